@@ -1,0 +1,612 @@
+//! The circuit: every transition rule, and nothing else.
+//! It knows no clock, lock, runtime, actor or subscriber; the actor in `actor.rs` owns one.
+//!
+//! Each step takes `now`, changes the whole [`Record`] at once, and leaves the [`Transition`]s it made
+//! to be fetched with [`Circuit::pop_transition`]. It can be used without actix:
+//!
+//! ```
+//! use std::time::Duration;
+//! use actix_circuit_breaker::{BreakerConfig, TripPolicy, Timestamp};
+//! use actix_circuit_breaker::circuit::{Cause, Circuit, CircuitState};
+//! use actix_circuit_breaker::Outcome;
+//!
+//! let config = BreakerConfig::builder()
+//!     .trip(TripPolicy::ConsecutiveFailures { failures: 1, within: None })
+//!     .break_duration(Duration::from_secs(10))
+//!     .build()?;
+//! let now = Timestamp::ZERO;
+//! let mut circuit = Circuit::new(config, now);
+//!
+//! let permit = circuit.try_acquire(now).expect("closed");
+//! circuit.settle(permit, Outcome::Failure, now);
+//! let refused = circuit.try_acquire(now).unwrap_err();
+//! assert_eq!(refused.retry_after(), Some(Duration::from_secs(10)));
+//! assert_eq!(circuit.pop_transition().unwrap().cause, Cause::Tripped);
+//!
+//! let probe = circuit.try_acquire(now + Duration::from_secs(10)).expect("due");
+//! assert!(probe.is_probe());
+//! circuit.settle(probe, Outcome::Success, now + Duration::from_secs(11));
+//! assert_eq!(circuit.record().state(), CircuitState::Closed);
+//! # Ok::<(), actix_circuit_breaker::ConfigError>(())
+//! ```
+
+mod lifetime;
+mod order;
+mod permit;
+mod probe;
+mod record;
+mod refused;
+mod snapshot;
+mod state;
+mod transition;
+mod window;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use lifetime::Lifetime;
+pub use permit::Permit;
+pub use record::Record;
+pub use refused::{Reason, Refused};
+pub use snapshot::{Calls, Peek, Snapshot};
+pub use state::CircuitState;
+pub use transition::{Cause, Evidence, Transition};
+pub(crate) use window::Sample;
+
+use crate::clock::Timestamp;
+use crate::config::BreakerConfig;
+use crate::outcome::Outcome;
+use crate::random::{RandomSource, ThreadRandom};
+use order::{Order, OrderKind};
+use probe::Round;
+use record::Phase;
+use window::{Counts, Memory, Verdict};
+
+/// How many transitions, and how many reports, wait to be fetched at most; older ones are dropped.
+const WAITING: usize = 64;
+
+/// The longest `retry_after` of a caller that met all probes in use (R9).
+const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
+
+/// What settling a permit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// The outcome was counted.
+    Counted,
+    /// The permit was of an earlier epoch: the outcome moved nothing (R11).
+    Late,
+}
+
+/// Code of the user's that panicked inside a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Panicked {
+    /// The [`TripRule`](crate::TripRule): the circuit did not trip.
+    TripRule,
+    /// The [`RandomSource`]: the break was not lengthened.
+    RandomSource,
+}
+
+/// How an admitted call ended, with what only the caller knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It has an outcome; `slow` where the policy's limit on slow calls was reached.
+    Outcome { outcome: Outcome, slow: bool },
+    /// The caller went away (R10).
+    Gone,
+}
+
+/// The state machine of one breaker.
+pub struct Circuit {
+    config: BreakerConfig,
+    random: Arc<dyn RandomSource>,
+    record: Record,
+    next_slot: u64,
+    calls: Calls,
+    transitions: VecDeque<Transition>,
+    panicked: VecDeque<Panicked>,
+}
+
+impl fmt::Debug for Circuit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Circuit")
+            .field("config", &self.config)
+            .field("record", &self.record)
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Circuit {
+    /// Makes a closed circuit whose epochs begin at `now`.
+    pub fn new(config: BreakerConfig, now: Timestamp) -> Self {
+        Self::with_random(config, Arc::new(ThreadRandom), now)
+    }
+
+    /// Makes a closed circuit with a random source of one's own for the jitter.
+    pub fn with_random(
+        config: BreakerConfig,
+        random: Arc<dyn RandomSource>,
+        now: Timestamp,
+    ) -> Self {
+        let record = Record {
+            phase: Phase::Closed(Memory::new(&config)),
+            epoch: now.as_micros(),
+            attempt: 0,
+            newest: now,
+        };
+        Self::from_record(config, random, record)
+    }
+
+    /// Takes over what another process wrote down, at `now` of this one (R29): with a new epoch,
+    /// nothing later than `now` but an order's end, no break longer than the config's longest, and a
+    /// half-open round as a break that is over. A window of another policy than the config's is dropped.
+    pub fn restore(config: BreakerConfig, record: Record, now: Timestamp) -> Self {
+        let Record {
+            phase,
+            epoch,
+            attempt,
+            newest,
+        } = record;
+        let phase = match phase {
+            Phase::Closed(memory) => Phase::Closed(memory.restored(&config, now)),
+            Phase::Open { until } => Phase::Open {
+                until: until.min(now + config.longest_break()),
+            },
+            Phase::HalfOpen { due, .. } => Phase::Open {
+                until: due.min(now),
+            },
+            Phase::Forced(order) => Phase::Forced(order),
+        };
+        let record = Record {
+            phase,
+            epoch: next_epoch(epoch).max(now.as_micros()),
+            attempt,
+            newest: newest.min(now),
+        };
+        Self::from_record(config, Arc::new(ThreadRandom), record)
+    }
+
+    fn from_record(config: BreakerConfig, random: Arc<dyn RandomSource>, record: Record) -> Self {
+        Self {
+            config,
+            random,
+            record,
+            next_slot: 0,
+            calls: Calls::default(),
+            transitions: VecDeque::new(),
+            panicked: VecDeque::new(),
+        }
+    }
+
+    /// Starts above the epochs an owner has given out before, so that none is used twice (R1).
+    pub(crate) fn above_epoch(mut self, highest: u64) -> Self {
+        self.record.epoch = self.record.epoch.max(next_epoch(highest));
+        self
+    }
+
+    // Admission.
+
+    /// Asks for leave to make one call (R6, R7).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refused`] while open, while all probes are in use, and while forced open.
+    pub fn try_acquire(&mut self, now: Timestamp) -> Result<Permit, Refused> {
+        self.try_acquire_for(self.config.call_timeout(), now)
+    }
+
+    /// Asks for leave to make one call whose own timeout is `call_timeout`; a probe that may take
+    /// longer than the config's calls gets a longer lease (R16).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_for(
+        &mut self,
+        call_timeout: Duration,
+        now: Timestamp,
+    ) -> Result<Permit, Refused> {
+        let now = self.begin(now);
+        if let Some(refused) = self.refusal(now) {
+            self.calls.rejected = self.calls.rejected.saturating_add(1);
+            return Err(refused);
+        }
+        self.record.newest = now;
+        if let Phase::Open { until } = self.record.phase {
+            let round = Phase::HalfOpen {
+                due: until,
+                round: Round::default(),
+            };
+            self.enter(round, Cause::ProbeDue, Evidence::default(), now);
+        }
+        let slot = match &mut self.record.phase {
+            Phase::HalfOpen { round, .. } => {
+                let id = self.next_slot;
+                self.next_slot = id.wrapping_add(1);
+                round.take(id, now + self.config.lease(call_timeout), now);
+                Some(id)
+            }
+            Phase::Closed(_) | Phase::Open { .. } | Phase::Forced(_) => None,
+        };
+        Ok(Permit {
+            epoch: self.record.epoch,
+            admitted: now,
+            slot,
+        })
+    }
+
+    /// Why a call would not be admitted, by the record as it stands.
+    fn refusal(&self, now: Timestamp) -> Option<Refused> {
+        let (reason, until) = match &self.record.phase {
+            Phase::Closed(_) => return None,
+            Phase::Open { until } if *until <= now => return None,
+            Phase::Open { until } => (Reason::Open, Some(*until)),
+            Phase::HalfOpen { round, .. } => {
+                if round.admits(
+                    self.config.max_probes(),
+                    self.config.max_inconclusive(),
+                    now,
+                ) {
+                    return None;
+                }
+                let soon = now + PROBES_IN_USE_RETRY;
+                let until = round.first_lease_end(now).unwrap_or(soon).min(soon);
+                (Reason::ProbesInUse, Some(until))
+            }
+            Phase::Forced(order) => match order.kind {
+                OrderKind::Closed => return None,
+                OrderKind::Open => (Reason::ForcedOpen, order.until),
+            },
+        };
+        Some(Refused {
+            reason,
+            epoch: self.record.epoch,
+            retry_after: until.map(|until| until.since(now)),
+        })
+    }
+
+    // Outcomes.
+
+    /// Settles a call. Under a policy with a limit on slow calls, the time since admission tells
+    /// whether the call was slow.
+    pub fn settle(&mut self, permit: Permit, outcome: Outcome, now: Timestamp) -> Settlement {
+        let slow = self.is_slow(&permit, now);
+        self.end(permit, Ending::Outcome { outcome, slow }, now)
+    }
+
+    /// Takes back the permit of a caller that went away: its slot is free at once, and there is no
+    /// vote (R10).
+    pub fn reclaim(&mut self, permit: Permit, now: Timestamp) -> Settlement {
+        self.end(permit, Ending::Gone, now)
+    }
+
+    fn is_slow(&self, permit: &Permit, now: Timestamp) -> bool {
+        let now = now.max(self.record.newest);
+        self.config
+            .slow_call()
+            .is_some_and(|slow| permit.admitted.is_over(slow.duration, now))
+    }
+
+    /// The one place where the end of a call meets the record.
+    pub(crate) fn end(&mut self, permit: Permit, ending: Ending, now: Timestamp) -> Settlement {
+        let now = self.begin(now);
+        self.record.newest = now;
+        let Permit { epoch, slot, .. } = permit;
+        if epoch != self.record.epoch {
+            return self.late();
+        }
+        match (&mut self.record.phase, slot) {
+            (Phase::Closed(_), None) => self.end_while_closed(ending, now),
+            (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, now),
+            (
+                Phase::Forced(Order {
+                    kind: OrderKind::Closed,
+                    ..
+                }),
+                None,
+            ) => {}
+            // No other phase gives out permits, so none of its epoch can come back.
+            _ => return self.late(),
+        }
+        let counter = match ending {
+            Ending::Outcome { outcome, .. } => match outcome {
+                Outcome::Success => &mut self.calls.successes,
+                Outcome::Failure => &mut self.calls.failures,
+                Outcome::Ignored => &mut self.calls.ignored,
+            },
+            Ending::Gone => &mut self.calls.ignored,
+        };
+        *counter = counter.saturating_add(1);
+        Settlement::Counted
+    }
+
+    fn end_while_closed(&mut self, ending: Ending, now: Timestamp) {
+        let Ending::Outcome { outcome, slow } = ending else {
+            return;
+        };
+        let failed = match outcome {
+            Outcome::Success => false,
+            Outcome::Failure => true,
+            Outcome::Ignored => return,
+        };
+        if let Phase::Closed(memory) = &mut self.record.phase {
+            let verdict = memory.add(Sample { failed, slow }, &self.config, now);
+            self.act_on(verdict, now);
+        }
+    }
+
+    fn end_probe(&mut self, slot: u64, ending: Ending, now: Timestamp) {
+        let Phase::HalfOpen { round, .. } = &mut self.record.phase else {
+            return;
+        };
+        let held = round.give_back(slot, now);
+        let Ending::Outcome { outcome, slow } = ending else {
+            return;
+        };
+        let cause = match outcome {
+            Outcome::Success if !slow => {
+                if round.succeed() < self.config.successes_to_close() {
+                    return;
+                }
+                Cause::Recovered
+            }
+            Outcome::Success | Outcome::Failure => Cause::ProbeFailed,
+            Outcome::Ignored => {
+                let limit = self.config.max_inconclusive();
+                if !held || round.shrug() < limit || round.held(now) > 0 {
+                    return;
+                }
+                Cause::Inconclusive
+            }
+        };
+        let evidence = Evidence {
+            successes: round.successes(),
+            inconclusive: round.inconclusive(),
+            ..Evidence::default()
+        };
+        match cause {
+            Cause::Recovered => self.close(cause, evidence, now),
+            Cause::ProbeFailed => {
+                self.open(self.record.attempt.saturating_add(1), cause, evidence, now);
+            }
+            _ => self.open(self.record.attempt, cause, evidence, now),
+        }
+    }
+
+    /// Counts `batch` successes of `epoch` that were collected outside, none of them slow; as if each
+    /// had been settled by itself. For rate policies.
+    pub(crate) fn settle_successes(&mut self, epoch: u64, batch: u64, now: Timestamp) {
+        let now = self.begin(now);
+        if batch == 0 {
+            return;
+        }
+        self.record.newest = now;
+        if epoch != self.record.epoch {
+            self.calls.late = self.calls.late.saturating_add(batch);
+            return;
+        }
+        self.calls.successes = self.calls.successes.saturating_add(batch);
+        if let Phase::Closed(memory) = &mut self.record.phase {
+            let verdict = memory.add_successes(batch, &self.config, now);
+            self.act_on(verdict, now);
+        }
+    }
+
+    fn late(&mut self) -> Settlement {
+        self.calls.late = self.calls.late.saturating_add(1);
+        Settlement::Late
+    }
+
+    fn act_on(&mut self, verdict: Verdict, now: Timestamp) {
+        match verdict {
+            Verdict::Stay => {}
+            Verdict::RulePanicked => push(&mut self.panicked, Panicked::TripRule),
+            Verdict::Trip => {
+                let Counts {
+                    failures,
+                    slow,
+                    samples,
+                } = self.counts(now);
+                let evidence = Evidence {
+                    failures,
+                    slow_calls: slow,
+                    samples,
+                    ..Evidence::default()
+                };
+                self.open(0, Cause::Tripped, evidence, now);
+            }
+        }
+    }
+
+    fn counts(&self, now: Timestamp) -> Counts {
+        match &self.record.phase {
+            Phase::Closed(memory) => memory.counts(&self.config, now),
+            _ => Counts::default(),
+        }
+    }
+
+    // Time.
+
+    /// Ends an order whose ttl is over, and moves nothing else (R28). For timers; calling it late,
+    /// twice or never costs nothing, since every step looks at the time itself.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.begin(now);
+    }
+
+    /// Returns when a break or an order ends by itself, which is when a timer is of use.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.record.phase.until()
+    }
+
+    /// Begins a step: `now` is never older than the newest instant seen (R3), and an order whose time
+    /// is over ends first (R8).
+    fn begin(&mut self, now: Timestamp) -> Timestamp {
+        let now = now.max(self.record.newest);
+        if let Phase::Forced(order) = &self.record.phase
+            && order.is_over(now)
+        {
+            let next = self.after_order(order);
+            self.record.newest = now;
+            self.enter(next, Cause::Expired, Evidence::default(), now);
+        }
+        now
+    }
+
+    /// What follows when the time of an order is over: time alone never closes, so a forced open
+    /// becomes a break that is over (R23).
+    fn after_order(&self, order: &Order) -> Phase {
+        match (order.kind, order.until) {
+            (OrderKind::Open, Some(until)) => Phase::Open { until },
+            _ => Phase::Closed(Memory::new(&self.config)),
+        }
+    }
+
+    // Transitions: `open` and `close` say what else changes with the phase, `enter` changes it.
+
+    fn open(&mut self, attempt: u32, cause: Cause, evidence: Evidence, now: Timestamp) {
+        let random = self.draw();
+        self.record.attempt = attempt;
+        let until = now + self.config.break_length(attempt, random);
+        self.enter(Phase::Open { until }, cause, evidence, now);
+    }
+
+    fn close(&mut self, cause: Cause, evidence: Evidence, now: Timestamp) {
+        self.record.attempt = 0;
+        self.enter(
+            Phase::Closed(Memory::new(&self.config)),
+            cause,
+            evidence,
+            now,
+        );
+    }
+
+    /// The one place that changes the phase: with a new epoch, and a transition if the state changed.
+    fn enter(&mut self, phase: Phase, cause: Cause, evidence: Evidence, now: Timestamp) {
+        let from = self.record.state();
+        self.record.phase = phase;
+        self.record.epoch = next_epoch(self.record.epoch);
+        let to = self.record.state();
+        if from == to {
+            return;
+        }
+        let transition = Transition {
+            from,
+            to,
+            cause,
+            at: now,
+            epoch: self.record.epoch,
+            evidence: self.complete(evidence),
+        };
+        push(&mut self.transitions, transition);
+    }
+
+    /// Adds what the present record knows.
+    fn complete(&self, mut evidence: Evidence) -> Evidence {
+        evidence.attempt = self.record.attempt;
+        evidence.until = self.record.phase.until();
+        evidence.reason = self.reason();
+        evidence
+    }
+
+    fn reason(&self) -> Option<Arc<str>> {
+        match &self.record.phase {
+            Phase::Forced(order) => Some(Arc::clone(&order.reason)),
+            _ => None,
+        }
+    }
+
+    /// A number in [0, 1] for the jitter; asked for only where there is some.
+    fn draw(&mut self) -> f64 {
+        if self.config.jitter() <= 0.0 {
+            return 0.0;
+        }
+        let random = catch_unwind(AssertUnwindSafe(|| self.random.uniform()));
+        match random {
+            Ok(random) if random.is_nan() => 0.0,
+            Ok(random) => random.clamp(0.0, 1.0),
+            Err(_) => {
+                push(&mut self.panicked, Panicked::RandomSource);
+                0.0
+            }
+        }
+    }
+
+    /// Returns the record, for tests and for writing it down.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Returns the settings in force.
+    pub fn config(&self) -> &BreakerConfig {
+        &self.config
+    }
+
+    /// Takes the oldest transition that was not yet told. At most 64 wait; older ones are dropped.
+    pub fn pop_transition(&mut self) -> Option<Transition> {
+        self.transitions.pop_front()
+    }
+
+    /// Takes the oldest report of user code that panicked inside a decision.
+    pub fn pop_panicked(&mut self) -> Option<Panicked> {
+        self.panicked.pop_front()
+    }
+
+    // For the shell that publishes the state and collects successes outside.
+
+    /// Whether a success changes the record now: there is something for it to forget.
+    pub(crate) fn success_forgets(&self) -> bool {
+        match &self.record.phase {
+            Phase::Closed(memory) => self.config.success_forgets() && memory.newest().is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the next success could trip; see [`Memory::success_may_trip`].
+    pub(crate) fn success_may_trip(&self, now: Timestamp) -> bool {
+        match &self.record.phase {
+            Phase::Closed(memory) => {
+                memory.success_may_trip(&self.config, now.max(self.record.newest))
+            }
+            _ => false,
+        }
+    }
+
+    /// When the present bucket of a window of time ends.
+    pub(crate) fn next_bucket(&self, now: Timestamp) -> Option<Timestamp> {
+        match &self.record.phase {
+            Phase::Closed(memory) => memory.next_bucket(&self.config, now.max(self.record.newest)),
+            _ => None,
+        }
+    }
+
+    /// When a closed circuit remembers nothing any more; `None` where time alone does not get there.
+    pub(crate) fn empty_at(&self) -> Option<Timestamp> {
+        match &self.record.phase {
+            Phase::Closed(memory) => memory.empty_at(&self.config, Timestamp::ZERO),
+            _ => None,
+        }
+    }
+
+    /// Counts a call that was rejected outside, by the published state.
+    pub(crate) fn count_late(&mut self, late: u64) {
+        self.calls.late = self.calls.late.saturating_add(late);
+    }
+}
+
+/// Adds what waits to be fetched, without growing for a user who never fetches.
+fn push<T>(waiting: &mut VecDeque<T>, new: T) {
+    if waiting.len() >= WAITING {
+        waiting.pop_front();
+    }
+    waiting.push_back(new);
+}
+
+/// The epoch after `epoch`.
+fn next_epoch(epoch: u64) -> u64 {
+    epoch.saturating_add(1).min(Timestamp::MAX.as_micros())
+}

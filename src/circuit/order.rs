@@ -1,0 +1,137 @@
+//! An operator's orders: force open or closed, release, reset, reconfigure (R23, R24, R35).
+//! How the phase changes with them is in [`circuit`](super).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Phase;
+use super::window::Memory;
+use super::{Cause, Circuit, Evidence, next_epoch};
+use crate::clock::Timestamp;
+use crate::config::{BreakerConfig, ConfigError, span};
+
+/// An operator's order that outranks everything until it is lifted or its time is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) kind: OrderKind,
+    pub(super) until: Option<Timestamp>,
+    pub(super) reason: Arc<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OrderKind {
+    Open,
+    Closed,
+}
+
+impl Order {
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+impl Circuit {
+    /// Rejects all calls until [`release`](Self::release), or for `ttl` (R23).
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that names `ttl` when it is zero or longer than 2^53 - 1 µs; nothing
+    /// changes then.
+    pub fn force_open(
+        &mut self,
+        ttl: Option<Duration>,
+        reason: impl Into<Arc<str>>,
+        now: Timestamp,
+    ) -> Result<(), ConfigError> {
+        self.force(OrderKind::Open, ttl, reason.into(), now)
+    }
+
+    /// Admits all calls, whatever their outcomes, until [`release`](Self::release), or for `ttl` (R23).
+    ///
+    /// # Errors
+    ///
+    /// As [`force_open`](Self::force_open).
+    pub fn force_closed(
+        &mut self,
+        ttl: Option<Duration>,
+        reason: impl Into<Arc<str>>,
+        now: Timestamp,
+    ) -> Result<(), ConfigError> {
+        self.force(OrderKind::Closed, ttl, reason.into(), now)
+    }
+
+    fn force(
+        &mut self,
+        kind: OrderKind,
+        ttl: Option<Duration>,
+        reason: Arc<str>,
+        now: Timestamp,
+    ) -> Result<(), ConfigError> {
+        let ttl = ttl.map(|ttl| span("ttl", ttl)).transpose()?;
+        let now = self.begin(now);
+        self.record.newest = now;
+        let order = Order {
+            kind,
+            until: ttl.map(|ttl| now + ttl),
+            reason,
+        };
+        if let Phase::Forced(present) = &mut self.record.phase
+            && present.kind == kind
+        {
+            *present = order;
+            return Ok(());
+        }
+        self.record.attempt = 0;
+        self.enter(
+            Phase::Forced(order),
+            Cause::Forced,
+            Evidence::default(),
+            now,
+        );
+        Ok(())
+    }
+
+    /// Lifts an order: the circuit is closed and empty. Without an order it does nothing (R23).
+    pub fn release(&mut self, now: Timestamp) {
+        let now = self.begin(now);
+        self.record.newest = now;
+        if matches!(self.record.phase, Phase::Forced(_)) {
+            self.close(Cause::Released, Evidence::default(), now);
+        }
+    }
+
+    /// Forgets everything but an order: the circuit is closed and empty, and outcomes of calls that
+    /// are under way come late (R24).
+    pub fn reset(&mut self, now: Timestamp) {
+        let now = self.begin(now);
+        self.record.newest = now;
+        if matches!(self.record.phase, Phase::Forced(_)) {
+            self.record.attempt = 0;
+            self.record.epoch = next_epoch(self.record.epoch);
+        } else {
+            self.close(Cause::Reset, Evidence::default(), now);
+        }
+    }
+
+    /// Goes on with other settings, which bind from the next step (R35). Another trip policy empties
+    /// the closed window, and a break that would be longer than the new longest one is cut; everything
+    /// else stays. An equal config does nothing.
+    pub fn reconfigure(&mut self, config: BreakerConfig, now: Timestamp) {
+        let now = self.begin(now);
+        if config == self.config {
+            return;
+        }
+        self.record.newest = now;
+        match &mut self.record.phase {
+            Phase::Closed(memory) if config.trip() != self.config.trip() => {
+                *memory = Memory::new(&config);
+            }
+            Phase::Open { until } => *until = (*until).min(now + config.longest_break()),
+            _ => {}
+        }
+        self.config = config;
+    }
+}

@@ -1,0 +1,97 @@
+//! All that a circuit remembers, as one value that cannot contradict itself (R1, R2).
+//! Nothing here decides; the steps that change it are in [`circuit`](super).
+
+use serde::{Deserialize, Serialize};
+
+use super::CircuitState;
+use super::order::{Order, OrderKind};
+use super::probe::Round;
+use super::window::Memory;
+use crate::clock::Timestamp;
+
+/// All that a circuit remembers; write it down to [`restore`](super::Circuit::restore) it in another
+/// process.
+///
+/// What the fields of R1 could say in contradiction (a deadline without a break, probes in a closed
+/// circuit) has no representation here: each belongs to one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub(super) phase: Phase,
+    pub(super) epoch: u64,
+    pub(super) attempt: u32,
+    pub(super) newest: Timestamp,
+}
+
+/// The state with what belongs to it alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// R1's `failures`, with nothing else set.
+    Closed(Memory),
+    /// R1's `restrained_until`.
+    Open { until: Timestamp },
+    /// R1's `probing`, with the deadline that fell due.
+    HalfOpen { due: Timestamp, round: Round },
+    /// R1's `override`, over an otherwise empty record.
+    Forced(Order),
+}
+
+impl Phase {
+    pub(super) fn state(&self) -> CircuitState {
+        match self {
+            Self::Closed(_) => CircuitState::Closed,
+            Self::Open { .. } => CircuitState::Open,
+            Self::HalfOpen { .. } => CircuitState::HalfOpen,
+            Self::Forced(Order {
+                kind: OrderKind::Open,
+                ..
+            }) => CircuitState::ForcedOpen,
+            Self::Forced(Order {
+                kind: OrderKind::Closed,
+                ..
+            }) => CircuitState::ForcedClosed,
+        }
+    }
+
+    /// When it ends by itself.
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Closed(_) | Self::HalfOpen { .. } => None,
+            Self::Open { until } => Some(*until),
+            Self::Forced(order) => order.until,
+        }
+    }
+}
+
+impl Record {
+    /// Returns the state as the last step left it.
+    pub fn state(&self) -> CircuitState {
+        self.phase.state()
+    }
+
+    /// Returns the epoch: a number that is raised at every change of state and at a reset, and never
+    /// used again.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns how many rounds of probes in a row have failed.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Returns the newest instant a step has seen.
+    pub fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
+    /// Returns the end of the break: of the present one while open, of the one that fell due while
+    /// half-open.
+    pub fn restrained_until(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Open { until } => Some(*until),
+            Phase::HalfOpen { due, .. } => Some(*due),
+            Phase::Closed(_) | Phase::Forced(_) => None,
+        }
+    }
+}

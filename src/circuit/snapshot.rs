@@ -1,0 +1,158 @@
+//! What a circuit shows to those who look: taken without changing anything (R8).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::record::Phase;
+use super::{Cause, Circuit, CircuitState, Evidence, Reason, Transition};
+use crate::clock::Timestamp;
+
+/// What a call would meet at some instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Peek {
+    /// The state; an order whose time is over shows as the state it ends in.
+    pub state: CircuitState,
+    /// Whether the break is over, so that the next call is a probe.
+    pub probe_due: bool,
+    /// Why a call would be rejected; `None` if it would be admitted.
+    pub refusal: Option<Reason>,
+    /// After what time a rejected call should come again; see [`Refused::retry_after`](super::Refused).
+    pub retry_after: Option<Duration>,
+}
+
+/// How many calls ended in which way since the circuit was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Calls {
+    /// Successes that were reported to the circuit. A policy that does not look at successes is not
+    /// told of those that change nothing, so that they cost nothing.
+    pub successes: u64,
+    /// Failures, timeouts with them.
+    pub failures: u64,
+    /// Calls that say nothing about the target.
+    pub ignored: u64,
+    /// Outcomes of calls that were admitted in an earlier epoch; they moved nothing (R11).
+    pub late: u64,
+    /// Calls that were not admitted.
+    pub rejected: u64,
+}
+
+/// A circuit at some instant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The instant.
+    pub at: Timestamp,
+    /// The state; an order whose time is over shows as the state it ends in.
+    pub state: CircuitState,
+    /// Whether the break is over, so that the next call is a probe.
+    pub probe_due: bool,
+    /// After what time a rejected call should come again; `None` if it would be admitted, and for a
+    /// forced open without a ttl.
+    pub retry_after: Option<Duration>,
+    /// The epoch; see [`Record::epoch`](super::Record::epoch).
+    pub epoch: u64,
+    /// How many rounds of probes in a row have failed.
+    pub attempt: u32,
+    /// When the break or the order ends by itself.
+    pub until: Option<Timestamp>,
+    /// The reason of the operator's order in force.
+    pub reason: Option<Arc<str>>,
+    /// The failures in the closed window.
+    pub failures: u64,
+    /// The slow calls in the closed window of a rate policy.
+    pub slow_calls: u64,
+    /// The calls in the closed window; for policies without a rate, the failures.
+    pub samples: u64,
+    /// The probes that hold a slot under a running lease.
+    pub probes_in_flight: u32,
+    /// The successful probes of this round.
+    pub successes: u32,
+    /// The probes in a row of this round that gave no verdict.
+    pub inconclusive: u32,
+    /// What became of the calls so far.
+    pub calls: Calls,
+}
+
+impl Circuit {
+    /// Returns what a call would meet at `now`, without changing anything.
+    pub fn peek(&self, now: Timestamp) -> Peek {
+        let now = now.max(self.record.newest);
+        if let Phase::Forced(order) = &self.record.phase
+            && order.is_over(now)
+        {
+            let state = self.after_order(order).state();
+            return Peek {
+                state,
+                probe_due: state == CircuitState::Open,
+                refusal: None,
+                retry_after: None,
+            };
+        }
+        let refused = self.refusal(now);
+        let state = self.record.state();
+        Peek {
+            state,
+            probe_due: state == CircuitState::Open && refused.is_none(),
+            refusal: refused.map(|refused| refused.reason),
+            retry_after: refused.and_then(|refused| refused.retry_after),
+        }
+    }
+
+    /// Returns the circuit as it stands at `now`, without changing anything.
+    pub fn snapshot(&self, now: Timestamp) -> Snapshot {
+        let now = now.max(self.record.newest);
+        let peek = self.peek(now);
+        let counts = self.counts(now);
+        let (probes_in_flight, successes, inconclusive) = match &self.record.phase {
+            Phase::HalfOpen { round, .. } => {
+                (round.held(now), round.successes(), round.inconclusive())
+            }
+            _ => (0, 0, 0),
+        };
+        let as_it_stands = peek.state == self.record.state();
+        Snapshot {
+            at: now,
+            state: peek.state,
+            probe_due: peek.probe_due,
+            retry_after: peek.retry_after,
+            epoch: self.record.epoch,
+            attempt: self.record.attempt,
+            until: self
+                .record
+                .phase
+                .until()
+                .filter(|_| as_it_stands || peek.state == CircuitState::Open),
+            reason: self.reason().filter(|_| as_it_stands),
+            failures: counts.failures,
+            slow_calls: counts.slow,
+            samples: counts.samples,
+            probes_in_flight,
+            successes,
+            inconclusive,
+            calls: self.calls,
+        }
+    }
+
+    /// The state as a transition into itself, for a new subscriber.
+    pub(crate) fn present(&self, now: Timestamp) -> Transition {
+        let state = self.record.state();
+        let counts = self.counts(now);
+        Transition {
+            from: state,
+            to: state,
+            cause: Cause::Present,
+            at: now.max(self.record.newest),
+            epoch: self.record.epoch,
+            evidence: self.complete(Evidence {
+                failures: counts.failures,
+                slow_calls: counts.slow,
+                samples: counts.samples,
+                ..Evidence::default()
+            }),
+        }
+    }
+}

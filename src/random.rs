@@ -1,0 +1,29 @@
+//! Where jitter comes from: a trait and the default source.
+//! How much a break is lengthened by it is decided in [`config`](crate::config).
+
+/// A source of uniform numbers, asked once for every break when `jitter` is above 0 (R22).
+///
+/// It runs inside the decision, so it must be quick and must not block. A source that panics counts
+/// as 0, and so does a number that is not one; numbers outside \[0, 1\] are moved to the nearer end.
+pub trait RandomSource: Send + Sync + 'static {
+    /// Returns a number in \[0, 1\].
+    fn uniform(&self) -> f64;
+}
+
+/// A function can be the source, which is handy in tests: `Arc::new(|| 0.5)`.
+impl<F: Fn() -> f64 + Send + Sync + 'static> RandomSource for F {
+    fn uniform(&self) -> f64 {
+        self()
+    }
+}
+
+/// The default: the thread's own small generator, seeded by the operating system's randomness.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct ThreadRandom;
+
+impl RandomSource for ThreadRandom {
+    fn uniform(&self) -> f64 {
+        fastrand::f64()
+    }
+}
