@@ -1,0 +1,225 @@
+//! What a caller gets instead of a reply, and what goes wrong when a breaker is made.
+//! Settings that are refused: [`ConfigError`](crate::ConfigError).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::circuit::Reason;
+use crate::clock::{Clock, Timestamp};
+use crate::config::ConfigError;
+
+/// Why an ask has no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The breaker did not let the ask through: the target never saw it.
+    #[error("rejected")]
+    Rejected(#[source] Rejected),
+    /// No reply came within the call timeout, which is given. The target may still work on the
+    /// message.
+    #[error("no reply within {0:?}")]
+    Timeout(Duration),
+    /// The target's mailbox is closed: it was stopped, or it panicked over this message. Also when
+    /// the breaker's own actor went away while the ask was in its care.
+    #[error("mailbox closed")]
+    Closed,
+}
+
+impl AskError {
+    /// Tells whether the breaker rejected the ask, so that the target never saw it.
+    pub fn is_rejected(&self) -> bool {
+        matches!(self, Self::Rejected(_))
+    }
+
+    /// Returns after what time another attempt makes sense, for a rejection that knows.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Rejected(rejected) => rejected.retry_after(),
+            Self::Timeout(_) | Self::Closed => None,
+        }
+    }
+}
+
+/// Why a guarded call has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError<E> {
+    /// The breaker did not let the call through: the future was not polled.
+    #[error("rejected")]
+    Rejected(#[source] Rejected),
+    /// The call did not end within the call timeout, which is given.
+    #[error("not done within {0:?}")]
+    Timeout(Duration),
+    /// The call's own error.
+    #[error("the call failed")]
+    Failed(#[source] E),
+}
+
+impl<E> CallError<E> {
+    /// Tells whether the breaker rejected the call, so that the future was not polled.
+    pub fn is_rejected(&self) -> bool {
+        matches!(self, Self::Rejected(_))
+    }
+
+    /// Returns after what time another attempt makes sense, for a rejection that knows.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Rejected(rejected) => rejected.retry_after(),
+            Self::Timeout(_) | Self::Failed(_) => None,
+        }
+    }
+}
+
+/// Who rejected: what all rejections of a breaker share. Aligned so that the reference counts of two
+/// of them never lie on one cache line.
+#[repr(align(64))]
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) name: Arc<str>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A call that a breaker did not let through.
+///
+/// Small and made without an allocation. It keeps the breaker's name, not the breaker: holding one is
+/// not holding a handle.
+#[derive(Clone)]
+pub struct Rejected {
+    origin: Arc<Origin>,
+    /// When another attempt makes sense, in microseconds; [`NEVER`] if nobody knows.
+    until: u64,
+    /// The epoch, above eight bits for the reason.
+    epoch_and_reason: u64,
+}
+
+/// Stands for "no instant"; above every [`Timestamp`].
+const NEVER: u64 = u64::MAX;
+
+impl Rejected {
+    pub(crate) fn new(
+        origin: Arc<Origin>,
+        reason: Reason,
+        epoch: u64,
+        until: Option<Timestamp>,
+    ) -> Self {
+        let reason: u64 = match reason {
+            Reason::Open => 0,
+            Reason::ProbesInUse => 1,
+            Reason::ForcedOpen => 2,
+        };
+        Self {
+            origin,
+            until: until.map_or(NEVER, Timestamp::as_micros),
+            epoch_and_reason: epoch << 8 | reason,
+        }
+    }
+
+    /// Returns the name of the breaker that rejected.
+    pub fn breaker(&self) -> &str {
+        &self.origin.name
+    }
+
+    /// Returns why.
+    pub fn reason(&self) -> Reason {
+        match self.epoch_and_reason & 0xff {
+            0 => Reason::Open,
+            1 => Reason::ProbesInUse,
+            _ => Reason::ForcedOpen,
+        }
+    }
+
+    /// Returns the epoch of the breaker's state that rejected.
+    pub fn epoch(&self) -> u64 {
+        self.epoch_and_reason >> 8
+    }
+
+    /// Returns after what time, counted from this call of the method, another attempt makes sense:
+    /// the rest of the break; for [`Reason::ProbesInUse`] at most a second; the rest of a forced
+    /// open's ttl, `None` without one. Zero once that time is over.
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.until != NEVER)
+            .then(|| Timestamp::from_micros(self.until).since(self.origin.clock.now()))
+    }
+
+    /// Whether a breaker made it that rejects as `origin`.
+    pub(crate) fn is_by(&self, origin: &Arc<Origin>) -> bool {
+        Arc::ptr_eq(&self.origin, origin)
+    }
+}
+
+impl PartialEq for Rejected {
+    fn eq(&self, other: &Self) -> bool {
+        self.breaker() == other.breaker()
+            && self.until == other.until
+            && self.epoch_and_reason == other.epoch_and_reason
+    }
+}
+
+impl Eq for Rejected {}
+
+impl fmt::Debug for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected")
+            .field("breaker", &self.breaker())
+            .field("reason", &self.reason())
+            .field("epoch", &self.epoch())
+            .field("retry_after", &self.retry_after())
+            .finish()
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "breaker `{}` is {}", self.breaker(), self.reason())?;
+        match self.retry_after() {
+            Some(after) => write!(f, ", retry after {}", humantime::format_duration(after)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+impl Serialize for Rejected {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Rejected", 4)?;
+        fields.serialize_field("breaker", self.breaker())?;
+        fields.serialize_field("reason", &self.reason())?;
+        fields.serialize_field("epoch", &self.epoch())?;
+        fields.serialize_field("retry_after", &self.retry_after())?;
+        fields.end()
+    }
+}
+
+/// Why a breaker was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The name is taken by a breaker with other settings.
+    #[error("breaker `{name}` exists with another config")]
+    Conflict {
+        /// The name.
+        name: String,
+    },
+    /// There are as many breakers as there may be, and none of them can go: each is held somewhere,
+    /// not closed, or remembers something.
+    #[error("no room for breaker `{name}`: all {max} breakers are in use")]
+    Full {
+        /// The name.
+        name: String,
+        /// The cap, see [`BreakersBuilder::max_breakers`](crate::BreakersBuilder::max_breakers).
+        max: usize,
+    },
+    /// The name is empty.
+    #[error(transparent)]
+    Name(ConfigError),
+    /// The arbiter the breakers run on has stopped.
+    #[error("no arbiter for breaker `{name}`: it has stopped")]
+    ArbiterStopped {
+        /// The name.
+        name: String,
+    },
+}

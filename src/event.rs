@@ -1,0 +1,66 @@
+//! What subscribers are told, and how it reaches them without anybody feeling them (R25, R26).
+//! When something is told is decided in `actor.rs`.
+
+mod feed;
+mod subscribers;
+
+use std::sync::Arc;
+
+use actix::Message;
+use serde::Serialize;
+
+use crate::circuit::{Cause, CircuitState, Evidence, Transition};
+use crate::clock::Timestamp;
+
+pub(crate) use feed::FeedSender;
+pub use feed::{Lagged, Transitions};
+pub(crate) use subscribers::Subscribers;
+
+/// A breaker's state changed: the message that subscribers get (R25).
+///
+/// A subscriber's first message tells the present state, with `from` equal to `to` and
+/// [`Cause::Present`]; it repeats the `seq` of the newest change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Message)]
+#[rtype(result = "()")]
+#[non_exhaustive]
+pub struct StateChanged {
+    /// The breaker's name.
+    pub breaker: Arc<str>,
+    /// The state before.
+    pub from: CircuitState,
+    /// The state after.
+    pub to: CircuitState,
+    /// Why.
+    pub cause: Cause,
+    /// When.
+    pub at: Timestamp,
+    /// The epoch that began with it.
+    pub epoch: u64,
+    /// Grows by one with every change of this breaker; a gap shows that events were missed.
+    pub seq: u64,
+    /// What the breaker knew.
+    pub evidence: Evidence,
+}
+
+impl StateChanged {
+    pub(crate) fn new(breaker: Arc<str>, seq: u64, transition: Transition) -> Self {
+        let Transition {
+            from,
+            to,
+            cause,
+            at,
+            epoch,
+            evidence,
+        } = transition;
+        Self {
+            breaker,
+            from,
+            to,
+            cause,
+            at,
+            epoch,
+            seq,
+            evidence,
+        }
+    }
+}

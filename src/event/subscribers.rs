@@ -1,0 +1,113 @@
+//! Those who are told: actors, held weakly, and streams.
+//! Each has a [feed](super::feed) of its own, so none of them can be felt by another.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use actix::{Recipient, WeakRecipient};
+use futures_core::Stream;
+
+use super::{FeedSender, StateChanged, Transitions};
+
+/// The subscribers of one breaker.
+#[derive(Default)]
+pub(crate) struct Subscribers {
+    actors: Vec<(WeakRecipient<StateChanged>, FeedSender)>,
+    streams: Vec<FeedSender>,
+    missed: u64,
+}
+
+impl Subscribers {
+    /// Adds an actor, which gets `present` first. One that is subscribed already gets nothing new;
+    /// tells whether it was added.
+    pub(crate) fn add_actor(
+        &mut self,
+        actor: WeakRecipient<StateChanged>,
+        present: StateChanged,
+    ) -> bool {
+        let Some(recipient) = alive(&actor) else {
+            return false;
+        };
+        self.prune();
+        let known = self
+            .actors
+            .iter()
+            .any(|(known, _)| alive(known).is_some_and(|known| known == recipient));
+        if known {
+            return false;
+        }
+        let (sender, events) = Transitions::new();
+        actix::spawn(deliver(actor.clone(), events));
+        // The feed is new and has a reader, so nothing can be lost yet.
+        sender.send(present);
+        self.actors.push((actor, sender));
+        true
+    }
+
+    /// Adds a stream, which gets `present` first.
+    pub(crate) fn add_stream(&mut self, sender: FeedSender, present: StateChanged) {
+        if sender.send(present).is_some() {
+            self.streams.push(sender);
+        }
+    }
+
+    /// Tells everyone; those who are gone are removed.
+    pub(crate) fn tell(&mut self, event: &StateChanged) {
+        self.prune();
+        let actors = self.actors.iter().map(|(_, sender)| sender);
+        for sender in actors.chain(&self.streams) {
+            if sender.send(event.clone()) == Some(true) {
+                self.missed = self.missed.saturating_add(1);
+            }
+        }
+    }
+
+    fn prune(&mut self) {
+        self.actors
+            .retain(|(actor, sender)| alive(actor).is_some() && sender.is_read());
+        self.streams.retain(FeedSender::is_read);
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.actors.len().saturating_add(self.streams.len())
+    }
+
+    /// How many events they missed, all together.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
+    }
+}
+
+impl fmt::Debug for Subscribers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscribers")
+            .field("actors", &self.actors.len())
+            .field("streams", &self.streams.len())
+            .field("missed", &self.missed)
+            .finish()
+    }
+}
+
+/// The recipient, if its actor lives: an upgrade alone gives dead actors too.
+fn alive(actor: &WeakRecipient<StateChanged>) -> Option<Recipient<StateChanged>> {
+    actor.upgrade().filter(Recipient::connected)
+}
+
+/// Passes events on to an actor, one at a time: the next leaves when the last was handled. A sender
+/// made for each message is never told that a mailbox is full, so waiting is what bounds it.
+async fn deliver(actor: WeakRecipient<StateChanged>, mut events: Transitions) {
+    while let Some(item) = poll_fn(|cx| Pin::new(&mut events).poll_next(cx)).await {
+        let Ok(event) = item else {
+            // The actor sees the gap in `seq`.
+            continue;
+        };
+        let Some(handled) = alive(&actor).map(|actor| actor.send(event)) else {
+            return;
+        };
+        if handled.await.is_err() && alive(&actor).is_none() {
+            return;
+        }
+    }
+}

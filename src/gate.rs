@@ -1,0 +1,364 @@
+//! What the breaker's actor publishes to its handles, and what they leave for it without a message.
+//! The gate decides nothing: it repeats the circuit's last word, which may be one message old.
+//!
+//! # Memory order
+//!
+//! The actor is the only writer of [`Gate::word`] and of the deadlines. Each publication first stores
+//! the deadline of the new word into the slot that the present word does *not* name (release), then
+//! stores the word (SeqCst, hence release). A handle loads the word (acquire), the deadline in the slot
+//! it names (acquire), and the word again. If the deadline was overwritten meanwhile, it was for the
+//! word after the next one, whose store comes after that of the next word; so the second load sees at
+//! least the next word, whose slot differs, and the handle tries again. It never pairs a state with
+//! another state's deadline.
+//!
+//! Successes that a rate policy counts are added to a stripe (SeqCst) before the word is loaded
+//! (SeqCst); the actor stores a word that asks for reports (SeqCst) before it folds the stripes once
+//! more (SeqCst). In the one order of all four, either the handle sees the request or the actor sees
+//! the success, so none that could trip is overlooked.
+
+mod letters;
+mod stripe;
+mod word;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub(crate) use letters::{Held, Letters, Owed, end_of_drop};
+pub(crate) use word::{Flags, Word};
+
+use crate::circuit::{CircuitState, Permit, Reason};
+use crate::clock::{Clock, Timestamp, micros};
+use crate::config::BreakerConfig;
+use crate::error::{Origin, Rejected};
+use stripe::Stripes;
+
+/// Stands for "no instant"; above every [`Timestamp`].
+const NEVER: u64 = u64::MAX;
+
+/// Every so many rejections on a stripe, one looks at the clock: the net under a lost timer.
+const LOOK_EVERY: u64 = 64;
+
+/// How many settlements may wait for the actor as messages of their own; more are added up.
+const MOST_OWED: usize = 1024;
+
+/// What the actor publishes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notice {
+    pub(crate) state: CircuitState,
+    pub(crate) epoch: u64,
+    pub(crate) flags: Flags,
+    /// When the state ends by itself.
+    pub(crate) until: Option<Timestamp>,
+    /// When a closed circuit remembers nothing any more.
+    pub(crate) empty_at: Option<Timestamp>,
+}
+
+/// What a handle finds.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// The call may go straight to its target.
+    Pass(Word),
+    /// The call is rejected right here.
+    Reject(Rejected),
+    /// The mailbox decides.
+    Ask,
+}
+
+/// How many calls ended without a message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unsent {
+    pub(crate) rejected: u64,
+    pub(crate) late: u64,
+    pub(crate) ignored: u64,
+}
+
+/// The part of a breaker that its actor and its handles share.
+pub(crate) struct Gate {
+    word: AtomicU64,
+    deadlines: [AtomicU64; 2],
+    call_timeout: AtomicU64,
+    /// The limit on slow calls in microseconds; [`NEVER`] without one.
+    slow_call: AtomicU64,
+    empty_at: AtomicU64,
+    drives_timers: bool,
+    /// Whether a request to fold the stripes is under way.
+    sampling: AtomicBool,
+    warned: AtomicBool,
+    owed: AtomicUsize,
+    restarts: AtomicU64,
+    stripes: Stripes,
+    letters: Mutex<Letters>,
+    config: Mutex<Arc<BreakerConfig>>,
+    watch: OnceLock<watch::Sender<CircuitState>>,
+}
+
+impl Gate {
+    pub(crate) fn new(
+        name: &Arc<str>,
+        clock: &Arc<dyn Clock>,
+        config: Arc<BreakerConfig>,
+        notice: Notice,
+    ) -> Self {
+        let gate = Self {
+            word: AtomicU64::new(Word::new(notice.state, notice.epoch, notice.flags).bits()),
+            deadlines: [AtomicU64::new(NEVER), AtomicU64::new(NEVER)],
+            call_timeout: AtomicU64::new(0),
+            slow_call: AtomicU64::new(NEVER),
+            empty_at: AtomicU64::new(0),
+            drives_timers: clock.drives_timers(),
+            sampling: AtomicBool::new(false),
+            warned: AtomicBool::new(false),
+            owed: AtomicUsize::new(0),
+            restarts: AtomicU64::new(0),
+            stripes: Stripes::new(name, clock, notice.epoch),
+            letters: Mutex::default(),
+            config: Mutex::new(Arc::clone(&config)),
+            watch: OnceLock::new(),
+        };
+        gate.set_config(config);
+        gate
+    }
+
+    // For handles.
+
+    #[inline]
+    pub(crate) fn load(&self) -> Word {
+        Word::from_bits(self.word.load(Ordering::Acquire))
+    }
+
+    /// Decides by the published state; counts what it rejects.
+    #[inline]
+    pub(crate) fn admit(&self) -> Admission {
+        let word = self.load();
+        if word.passes() {
+            Admission::Pass(word)
+        } else {
+            self.admit_restrained(word)
+        }
+    }
+
+    fn admit_restrained(&self, mut word: Word) -> Admission {
+        loop {
+            let reason = match word.state() {
+                CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
+                CircuitState::HalfOpen => return Admission::Ask,
+                CircuitState::Open if word.has(Flags::DUE) => return Admission::Ask,
+                CircuitState::Open => Reason::Open,
+                CircuitState::ForcedOpen => Reason::ForcedOpen,
+            };
+            let until = self.deadline(word).load(Ordering::Acquire);
+            let again = self.load();
+            if again != word {
+                word = again;
+                continue;
+            }
+            let stripe = self.stripes.mine();
+            let looks = !self.drives_timers || stripe.next_is_nth_rejection(LOOK_EVERY);
+            if looks && until <= stripe.origin().clock.now().as_micros() {
+                return Admission::Ask;
+            }
+            stripe.reject();
+            let until = (until != NEVER).then(|| Timestamp::from_micros(until));
+            let origin = Arc::clone(stripe.origin());
+            return Admission::Reject(Rejected::new(origin, reason, word.epoch(), until));
+        }
+    }
+
+    fn deadline(&self, word: Word) -> &AtomicU64 {
+        let [even, odd] = &self.deadlines;
+        if word.has(Flags::ODD) { odd } else { even }
+    }
+
+    /// Counts a success of `epoch` on the thread's stripe.
+    #[inline]
+    pub(crate) fn tally(&self, epoch: u64) {
+        self.stripes.mine().tally(epoch);
+    }
+
+    /// The word, in the one order with [`tally`](Self::tally).
+    #[inline]
+    pub(crate) fn load_after_tally(&self) -> Word {
+        Word::from_bits(self.word.load(Ordering::SeqCst))
+    }
+
+    /// Claims the right to ask the actor to fold the stripes; `false` if somebody has it.
+    pub(crate) fn begin_sampling(&self) -> bool {
+        !self.sampling.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn count_late(&self) {
+        self.stripes.mine().late();
+    }
+
+    pub(crate) fn count_ignored(&self) {
+        self.stripes.mine().ignored();
+    }
+
+    pub(crate) fn call_timeout(&self) -> Duration {
+        Duration::from_micros(self.call_timeout.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn slow_call(&self) -> Option<Duration> {
+        let limit = self.slow_call.load(Ordering::Relaxed);
+        (limit != NEVER).then(|| Duration::from_micros(limit))
+    }
+
+    pub(crate) fn config(&self) -> Arc<BreakerConfig> {
+        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.stripes.first().origin().name
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.stripes.first().origin().clock
+    }
+
+    /// Whether this gate's breaker made a rejection.
+    pub(crate) fn rejected(&self, rejected: &Rejected) -> bool {
+        self.stripes
+            .iter()
+            .any(|stripe| rejected.is_by(stripe.origin()))
+    }
+
+    /// `true` the first time.
+    pub(crate) fn warn_once(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<CircuitState> {
+        let sender = self
+            .watch
+            .get_or_init(|| watch::Sender::new(self.load().state()));
+        let receiver = sender.subscribe();
+        // The actor may have published before it could see the sender.
+        self.refresh_watch();
+        receiver
+    }
+
+    /// Under the sender's lock, so that of two refreshes the later one reads the later word.
+    fn refresh_watch(&self) {
+        if let Some(sender) = self.watch.get() {
+            sender.send_if_modified(|shown| {
+                let state = self.load().state();
+                std::mem::replace(shown, state) != state
+            });
+        }
+    }
+
+    /// Announces one settlement by message; `None` if too many are under way.
+    pub(crate) fn owe(self: &Arc<Self>) -> Option<Owed> {
+        Owed::new(self, MOST_OWED)
+    }
+
+    /// Leaves something for the actor to find before its next message.
+    pub(crate) fn letters(&self) -> std::sync::MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whether the breaker could be forgotten without a difference: it is closed and, at `now`,
+    /// remembers nothing, and nothing is under way to its actor.
+    pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        // In this order: what is handled meanwhile is seen in what is read after it.
+        self.owed.load(Ordering::Acquire) == 0
+            && self.letters().is_empty()
+            && self.stripes.tallied() == 0
+            && self.load().state() == CircuitState::Closed
+            && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
+    }
+
+    pub(crate) fn count_restart(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    // For the actor alone.
+
+    /// Makes the circuit's state known. Returns the successes of the epoch that ended with it which
+    /// nobody had folded.
+    pub(crate) fn publish(&self, notice: Notice) -> u64 {
+        let present = self.load();
+        let unfolded = if present.epoch() == notice.epoch {
+            0
+        } else {
+            self.stripes.begin_epoch(notice.epoch)
+        };
+        self.empty_at.store(
+            notice.empty_at.map_or(NEVER, Timestamp::as_micros),
+            Ordering::Release,
+        );
+        let slot = Flags::ODD.without(present.flags());
+        let next = Word::new(notice.state, notice.epoch, notice.flags.with(slot));
+        self.deadline(next).store(
+            notice.until.map_or(NEVER, Timestamp::as_micros),
+            Ordering::Release,
+        );
+        self.word.store(next.bits(), Ordering::SeqCst);
+        self.refresh_watch();
+        unfolded
+    }
+
+    /// Takes the successes of the present epoch that were counted on the stripes.
+    pub(crate) fn fold(&self) -> u64 {
+        self.stripes.fold(self.load().epoch())
+    }
+
+    pub(crate) fn end_sampling(&self) {
+        self.sampling.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_config(&self, config: Arc<BreakerConfig>) {
+        self.call_timeout
+            .store(micros(config.call_timeout()), Ordering::Relaxed);
+        self.slow_call.store(
+            config.slow_call().map_or(NEVER, |slow| micros(slow.duration)),
+            Ordering::Relaxed,
+        );
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// A rejection by the circuit, as its caller gets it.
+    pub(crate) fn rejection(
+        &self,
+        reason: Reason,
+        epoch: u64,
+        until: Option<Timestamp>,
+    ) -> Rejected {
+        Rejected::new(
+            Arc::clone(self.stripes.mine().origin()),
+            reason,
+            epoch,
+            until,
+        )
+    }
+
+    /// A probe's permit that gives its slot back when it is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, permit: Permit) -> Held {
+        Held::new(Arc::clone(self), permit)
+    }
+
+    pub(crate) fn unsent(&self) -> Unsent {
+        self.stripes.unsent()
+    }
+
+    fn owed(&self) -> &AtomicUsize {
+        &self.owed
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("name", self.name())
+            .field("word", &self.load())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! What handles leave for the actor to find before its next message, and what they owe it.
+//! Leaving a letter wakes nobody and is safe wherever a value can be dropped.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Gate;
+use crate::circuit::{Ending, Permit};
+use crate::outcome::Outcome;
+
+/// What waits for the actor outside its mailbox.
+#[derive(Debug, Default)]
+pub(crate) struct Letters {
+    /// Permits whose callers went away or panicked.
+    ended: Vec<(Permit, Ending)>,
+    /// Settlements above the number that may be under way as messages.
+    overflow: Overflow,
+}
+
+/// Ends of closed calls of one epoch, added up.
+#[derive(Debug, Default)]
+struct Overflow {
+    epoch: u64,
+    counts: Vec<(Ending, u64)>,
+    /// Those of epochs before.
+    late: u64,
+}
+
+/// What the actor takes out of the letterbox.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) ended: Vec<(Permit, Ending)>,
+    /// The epoch of `counts`.
+    pub(crate) epoch: u64,
+    pub(crate) counts: Vec<(Ending, u64)>,
+    pub(crate) late: u64,
+}
+
+impl Letters {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.overflow.counts.is_empty() && self.overflow.late == 0
+    }
+
+    /// Leaves the end of a probe. Bounded, since each probe was given out by the actor.
+    pub(crate) fn end(&mut self, permit: Permit, ending: Ending) {
+        self.ended.push((permit, ending));
+    }
+
+    /// Adds up the end of a closed call.
+    pub(crate) fn add(&mut self, epoch: u64, ending: Ending) {
+        let overflow = &mut self.overflow;
+        if epoch > overflow.epoch {
+            let passed: u64 = overflow.counts.drain(..).map(|(_, count)| count).sum();
+            overflow.late = overflow.late.saturating_add(passed);
+            overflow.epoch = epoch;
+        }
+        if epoch < overflow.epoch {
+            overflow.late = overflow.late.saturating_add(1);
+            return;
+        }
+        match overflow.counts.iter_mut().find(|(kind, _)| *kind == ending) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => overflow.counts.push((ending, 1)),
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Taken {
+        Taken {
+            ended: std::mem::take(&mut self.ended),
+            epoch: self.overflow.epoch,
+            counts: std::mem::take(&mut self.overflow.counts),
+            late: std::mem::take(&mut self.overflow.late),
+        }
+    }
+}
+
+/// How a call ended whose permit is dropped now: in a panic it failed, else its caller went away (R10).
+pub(crate) fn end_of_drop() -> Ending {
+    if std::thread::panicking() {
+        Ending::Outcome {
+            outcome: Outcome::Failure,
+            slow: false,
+        }
+    } else {
+        Ending::Gone
+    }
+}
+
+/// A probe's permit in a caller's hands. Dropped, it gives the slot back without a vote; in a panic it
+/// counts as a failure (R10).
+pub(crate) struct Held {
+    gate: Arc<Gate>,
+    permit: Option<Permit>,
+}
+
+impl Held {
+    pub(super) fn new(gate: Arc<Gate>, permit: Permit) -> Self {
+        Self {
+            gate,
+            permit: Some(permit),
+        }
+    }
+
+    /// Takes the permit out, to settle it.
+    pub(crate) fn take(mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            self.gate.letters().end(permit, end_of_drop());
+        }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.permit).finish()
+    }
+}
+
+/// One settlement on its way to the actor. Dropped when it is handled, or lost with the message.
+#[derive(Debug)]
+pub(crate) struct Owed(Arc<Gate>);
+
+impl Owed {
+    pub(super) fn new(gate: &Arc<Gate>, most: usize) -> Option<Self> {
+        let before = gate.owed().fetch_add(1, Ordering::AcqRel);
+        let owed = Self(Arc::clone(gate));
+        (before < most).then_some(owed)
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.0.owed().fetch_sub(1, Ordering::AcqRel);
+    }
+}
