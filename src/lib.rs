@@ -1,1 +1,5 @@
 //! Circuit breakers for actix actors.
+
+mod supervisor;
+
+pub use supervisor::{BackoffSupervisor, EndHandle, GaveUp, RestartPolicy};
