@@ -1,0 +1,31 @@
+//! Runs foreign code so that its panic becomes a text.
+//! What a panic means is left to the caller.
+
+use std::{
+    any::Any,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// Runs `f`; a panic comes back as the text it was raised with.
+pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
+        let text = text_of(&*payload);
+        // A payload may be any value, its destructor may panic too, and so on for ever.
+        // The second one is leaked.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            mem::forget(again);
+        }
+        text
+    })
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "panic without a text".to_owned()
+    }
+}
