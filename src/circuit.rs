@@ -228,7 +228,8 @@ impl Circuit {
             Phase::HalfOpen { round, .. } => {
                 let id = self.next_slot;
                 self.next_slot = id.wrapping_add(1);
-                round.take(id, now + self.config.lease(call_timeout), now);
+                let lost = round.take(id, now + self.config.lease(call_timeout), now);
+                self.calls.lost_probes = self.calls.lost_probes.saturating_add(lost);
                 Some(id)
             }
             Phase::Closed(_) | Phase::Open { .. } | Phase::Forced(_) => None,
@@ -266,6 +267,7 @@ impl Circuit {
         Some(Refused {
             reason,
             epoch: self.record.epoch,
+            until,
             retry_after: until.map(|until| until.since(now)),
         })
     }
@@ -275,8 +277,11 @@ impl Circuit {
     /// Settles a call. Under a policy with a limit on slow calls, the time since admission tells
     /// whether the call was slow.
     pub fn settle(&mut self, permit: Permit, outcome: Outcome, now: Timestamp) -> Settlement {
-        let slow = self.is_slow(&permit, now);
-        self.end(permit, Ending::Outcome { outcome, slow }, now)
+        let ending = Ending::Outcome {
+            outcome,
+            slow: false,
+        };
+        self.end(permit, ending, now)
     }
 
     /// Takes back the permit of a caller that went away: its slot is free at once, and there is no
@@ -285,24 +290,25 @@ impl Circuit {
         self.end(permit, Ending::Gone, now)
     }
 
-    fn is_slow(&self, permit: &Permit, now: Timestamp) -> bool {
-        let now = now.max(self.record.newest);
-        self.config
-            .slow_call()
-            .is_some_and(|slow| permit.admitted.is_over(slow.duration, now))
-    }
-
     /// The one place where the end of a call meets the record.
     pub(crate) fn end(&mut self, permit: Permit, ending: Ending, now: Timestamp) -> Settlement {
         let now = self.begin(now);
         self.record.newest = now;
-        let Permit { epoch, slot, .. } = permit;
+        let Permit {
+            epoch,
+            admitted,
+            slot,
+        } = permit;
         if epoch != self.record.epoch {
             return self.late();
         }
+        let slow = match ending {
+            Ending::Outcome { slow, .. } => slow || self.is_slow(admitted, now),
+            Ending::Gone => false,
+        };
         match (&mut self.record.phase, slot) {
-            (Phase::Closed(_), None) => self.end_while_closed(ending, now),
-            (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, now),
+            (Phase::Closed(_), None) => self.end_while_closed(ending, slow, now),
+            (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, slow, now),
             (
                 Phase::Forced(Order {
                     kind: OrderKind::Closed,
@@ -325,8 +331,14 @@ impl Circuit {
         Settlement::Counted
     }
 
-    fn end_while_closed(&mut self, ending: Ending, now: Timestamp) {
-        let Ending::Outcome { outcome, slow } = ending else {
+    fn is_slow(&self, admitted: Timestamp, now: Timestamp) -> bool {
+        self.config
+            .slow_call()
+            .is_some_and(|slow| admitted.is_over(slow.duration, now))
+    }
+
+    fn end_while_closed(&mut self, ending: Ending, slow: bool, now: Timestamp) {
+        let Ending::Outcome { outcome, .. } = ending else {
             return;
         };
         let failed = match outcome {
@@ -340,12 +352,12 @@ impl Circuit {
         }
     }
 
-    fn end_probe(&mut self, slot: u64, ending: Ending, now: Timestamp) {
+    fn end_probe(&mut self, slot: u64, ending: Ending, slow: bool, now: Timestamp) {
         let Phase::HalfOpen { round, .. } = &mut self.record.phase else {
             return;
         };
         let held = round.give_back(slot, now);
-        let Ending::Outcome { outcome, slow } = ending else {
+        let Ending::Outcome { outcome, .. } = ending else {
             return;
         };
         let cause = match outcome {
@@ -381,10 +393,10 @@ impl Circuit {
     /// Counts `batch` successes of `epoch` that were collected outside, none of them slow; as if each
     /// had been settled by itself. For rate policies.
     pub(crate) fn settle_successes(&mut self, epoch: u64, batch: u64, now: Timestamp) {
-        let now = self.begin(now);
         if batch == 0 {
             return;
         }
+        let now = self.begin(now);
         self.record.newest = now;
         if epoch != self.record.epoch {
             self.calls.late = self.calls.late.saturating_add(batch);
@@ -592,7 +604,12 @@ impl Circuit {
         }
     }
 
-    /// Counts a call that was rejected outside, by the published state.
+    /// What became of the calls so far.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Counts outcomes that were found to be late outside.
     pub(crate) fn count_late(&mut self, late: u64) {
         self.calls.late = self.calls.late.saturating_add(late);
     }

@@ -33,7 +33,7 @@ pub(crate) use word::{Flags, Word};
 use crate::circuit::{CircuitState, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
-use crate::error::{Origin, Rejected};
+use crate::error::Rejected;
 use stripe::Stripes;
 
 /// Stands for "no instant"; above every [`Timestamp`].
@@ -130,18 +130,8 @@ impl Gate {
         Word::from_bits(self.word.load(Ordering::Acquire))
     }
 
-    /// Decides by the published state; counts what it rejects.
-    #[inline]
-    pub(crate) fn admit(&self) -> Admission {
-        let word = self.load();
-        if word.passes() {
-            Admission::Pass(word)
-        } else {
-            self.admit_restrained(word)
-        }
-    }
-
-    fn admit_restrained(&self, mut word: Word) -> Admission {
+    /// Decides by the published state, as `word` showed it not to be passed; counts what it rejects.
+    pub(crate) fn admit_restrained(&self, mut word: Word) -> Admission {
         loop {
             let reason = match word.state() {
                 CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
@@ -319,7 +309,9 @@ impl Gate {
         self.call_timeout
             .store(micros(config.call_timeout()), Ordering::Relaxed);
         self.slow_call.store(
-            config.slow_call().map_or(NEVER, |slow| micros(slow.duration)),
+            config
+                .slow_call()
+                .map_or(NEVER, |slow| micros(slow.duration)),
             Ordering::Relaxed,
         );
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;

@@ -1,6 +1,342 @@
-//! Keeps actors running.
-//! What the actors do is left to them, when a restart is due to `backoff`.
+//! Who owns the breakers: by name, up to a cap, on an arbiter of one's choice.
+//! How their actors are kept running is in `supervisor/backoff.rs`.
 
 mod backoff;
+mod registry;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actix::dev::channel;
+use actix::{Addr, Arbiter, ArbiterHandle, WeakRecipient};
 
 pub use backoff::{BackoffSupervisor, EndHandle, GaveUp, RestartPolicy};
+use registry::{Entry, Registry};
+
+use crate::actor::BreakerActor;
+use crate::breaker::Breaker;
+use crate::circuit::Circuit;
+use crate::clock::{Clock, SystemClock};
+use crate::config::{BreakerConfig, ConfigError};
+use crate::error::CreateError;
+use crate::event::StateChanged;
+use crate::gate::Gate;
+use crate::message::Snapshot;
+use crate::random::{RandomSource, ThreadRandom};
+use crate::report;
+
+/// How many breakers there may be at most, unless it is set otherwise.
+const MAX_BREAKERS: usize = 1_024;
+
+/// The owner of breakers: makes them by name, finds them, removes them.
+///
+/// Clones own the same breakers. The breakers' actors run on one arbiter, each under a
+/// [`BackoffSupervisor`]; their state lives as long as their owner or any handle (R30).
+///
+/// Names often come from outside, so their number is capped. To make room, a breaker may go that nobody
+/// would miss: it is closed, remembers nothing, and no handle to it is held (R32).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_circuit_breaker::{BreakerConfig, Breakers, TripPolicy};
+///
+/// # #[actix::main]
+/// # async fn main() {
+/// let breakers = Breakers::start();
+/// let config = BreakerConfig::builder()
+///     .trip(TripPolicy::ConsecutiveFailures { failures: 3, within: None })
+///     .call_timeout(Duration::from_millis(500))
+///     .build()
+///     .unwrap();
+///
+/// let payments = breakers.create("payments", config.clone()).unwrap();
+/// assert_eq!(payments.name(), "payments");
+/// // The same name and config: the same breaker.
+/// breakers.create("payments", config).unwrap();
+/// // Another config: an error, not a silent reuse.
+/// breakers.create("payments", BreakerConfig::default()).unwrap_err();
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Breakers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn RandomSource>,
+    max_breakers: usize,
+    restart: RestartPolicy,
+    arbiter: ArbiterHandle,
+    registry: Mutex<Registry>,
+}
+
+/// Collects how breakers are owned, for [`Breakers::builder`].
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct BreakersBuilder {
+    clock: Option<Arc<dyn Clock>>,
+    random: Arc<dyn RandomSource>,
+    max_breakers: usize,
+    restart: RestartPolicy,
+}
+
+impl BreakersBuilder {
+    /// Sets the clock. Default: a [`SystemClock`].
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Sets where jitter comes from. Default: the thread's own generator.
+    pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// Sets how many breakers there may be. Default: 1,024.
+    pub fn max_breakers(mut self, max: usize) -> Self {
+        self.max_breakers = max;
+        self
+    }
+
+    /// Sets how the breakers' own actors are restarted. Default: [`RestartPolicy::new`].
+    pub fn restart(mut self, policy: RestartPolicy) -> Self {
+        self.restart = policy;
+        self
+    }
+
+    /// Starts on the current arbiter.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a running actix system.
+    #[track_caller]
+    pub fn start(self) -> Breakers {
+        #[expect(
+            clippy::expect_used,
+            reason = "the documented panic of actix's own `start`"
+        )]
+        let arbiter = Arbiter::try_current()
+            .expect("`Breakers::start` needs a running actix system on this thread");
+        self.start_in_arbiter(&arbiter)
+    }
+
+    /// Starts on that arbiter, from any thread.
+    pub fn start_in_arbiter(self, arbiter: &ArbiterHandle) -> Breakers {
+        Breakers {
+            shared: Arc::new(Shared {
+                clock: self
+                    .clock
+                    .unwrap_or_else(|| Arc::new(SystemClock::new())),
+                random: self.random,
+                max_breakers: self.max_breakers,
+                restart: self.restart,
+                arbiter: arbiter.clone(),
+                registry: Mutex::default(),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for BreakersBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BreakersBuilder")
+            .field("clock", &self.clock)
+            .field("max_breakers", &self.max_breakers)
+            .field("restart", &self.restart)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Breakers {
+    /// Starts on the current arbiter, with the defaults.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a running actix system.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Starts on that arbiter, from any thread, with the defaults.
+    pub fn start_in_arbiter(arbiter: &ArbiterHandle) -> Self {
+        Self::builder().start_in_arbiter(arbiter)
+    }
+
+    /// Starts from the defaults, to change some of them.
+    pub fn builder() -> BreakersBuilder {
+        BreakersBuilder {
+            clock: None,
+            random: Arc::new(ThreadRandom),
+            max_breakers: MAX_BREAKERS,
+            restart: RestartPolicy::new(),
+        }
+    }
+
+    /// Returns the breaker of that name, made now if there is none; from any thread. A breaker whose
+    /// actor is gone for good is made anew.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError::Conflict`] when there is one with another config than this (reconfigured ones are
+    /// compared by their present config), [`Full`](CreateError::Full) when there is no room and none can
+    /// go, [`Name`](CreateError::Name) for an empty name,
+    /// [`ArbiterStopped`](CreateError::ArbiterStopped).
+    pub fn create(
+        &self,
+        name: impl AsRef<str>,
+        config: BreakerConfig,
+    ) -> Result<Breaker, CreateError> {
+        let name = name.as_ref();
+        if name.is_empty() {
+            let error = ConfigError::new("name", "\"\"", "at least one character long");
+            return Err(CreateError::Name(error));
+        }
+        let mut registry = self.registry();
+        if let Some(breaker) = registry.find(name) {
+            return if *breaker.gate().config() == config {
+                Ok(breaker)
+            } else {
+                Err(CreateError::Conflict {
+                    name: name.to_owned(),
+                })
+            };
+        }
+        let max = self.shared.max_breakers;
+        if registry.len() >= max {
+            let evicted = registry.evict_idle(self.shared.clock.now());
+            match evicted {
+                Some(evicted) => report::evicted(&evicted),
+                None => {
+                    report::full(name, max);
+                    return Err(CreateError::Full {
+                        name: name.to_owned(),
+                        max,
+                    });
+                }
+            }
+        }
+        let Some(entry) = self.start_breaker(name, config, registry.highest_epoch()) else {
+            return Err(CreateError::ArbiterStopped {
+                name: name.to_owned(),
+            });
+        };
+        report::created(name);
+        Ok(registry.insert(entry))
+    }
+
+    /// Makes a breaker and its actor; `None` if the arbiter has stopped.
+    fn start_breaker(
+        &self,
+        name: &str,
+        config: BreakerConfig,
+        highest_epoch: Option<u64>,
+    ) -> Option<Entry> {
+        let Shared {
+            clock,
+            random,
+            restart,
+            arbiter,
+            ..
+        } = &*self.shared;
+        let now = clock.now();
+        let shown = Arc::new(config.clone());
+        let mut circuit = Circuit::with_random(config, Arc::clone(random), now);
+        if let Some(highest) = highest_epoch {
+            circuit = circuit.above_epoch(highest);
+        }
+        let notice = BreakerActor::first_notice(&circuit, &**clock, now);
+        let gate = Arc::new(Gate::new(&name.into(), clock, shown, notice));
+        // Unbounded: handles do not wait for room, and what they may send is bounded by the gate.
+        let (sender, receiver) = channel::channel(0);
+        let end = BackoffSupervisor::start_with_receiver(
+            arbiter,
+            receiver,
+            restart.clone(),
+            {
+                let gate = Arc::clone(&gate);
+                move |restarts, cause: &str| {
+                    gate.count_restart();
+                    report::restarted(gate.name(), restarts, cause);
+                }
+            },
+            {
+                let gate = Arc::clone(&gate);
+                move |_, _| BreakerActor::new(circuit, gate)
+            },
+        )?;
+        Some(Entry::new(Breaker::new(Addr::new(sender), gate), end))
+    }
+
+    /// Returns the breaker of that name.
+    pub fn get(&self, name: &str) -> Option<Breaker> {
+        self.registry().find(name)
+    }
+
+    /// Removes the breaker of that name and ends its actor; tells whether there was one. Handles that
+    /// are held elsewhere guard nothing from then on: their calls pass, with one warning.
+    pub fn remove(&self, name: &str) -> bool {
+        self.registry().remove(name)
+    }
+
+    /// Returns the names of all breakers, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.registry().names()
+    }
+
+    /// Returns how many breakers had to go to make room, so far.
+    pub fn evictions(&self) -> u64 {
+        self.registry().evictions()
+    }
+
+    /// Returns how many breakers there may be.
+    pub fn max_breakers(&self) -> usize {
+        self.shared.max_breakers
+    }
+
+    /// Returns the whole picture of every breaker, sorted by name; those whose actors are gone are left
+    /// out.
+    ///
+    /// The questions are sent now; the future collects the answers. Dropping it loses nothing.
+    pub fn snapshots(&self) -> impl Future<Output = Vec<Snapshot>> + Send + 'static + use<> {
+        let requests: Vec<_> = self
+            .registry()
+            .breakers()
+            .map(|breaker| breaker.snapshot())
+            .collect();
+        async move {
+            let mut snapshots = Vec::with_capacity(requests.len());
+            for request in requests {
+                snapshots.extend(request.await);
+            }
+            snapshots
+        }
+    }
+
+    /// Tells an actor of every change of every breaker's state, those made later included; of each
+    /// breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
+    pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
+        self.registry().subscribe(subscriber.into());
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.shared
+            .registry
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Breakers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breakers")
+            .field("names", &self.names())
+            .field("max_breakers", &self.max_breakers())
+            .finish_non_exhaustive()
+    }
+}

@@ -35,8 +35,14 @@ impl Permit {
         self.admitted
     }
 
-    /// The permit of a call that was admitted by reading the published state.
-    pub(crate) fn closed(epoch: u64, admitted: Timestamp) -> Self {
+    /// The permit of a call that was admitted by reading the published state, without a clock: it is
+    /// never slow by its age.
+    pub(crate) fn closed(epoch: u64) -> Self {
+        Self::closed_since(epoch, Timestamp::MAX)
+    }
+
+    /// The same, for a caller that did read a clock.
+    pub(crate) fn closed_since(epoch: u64, admitted: Timestamp) -> Self {
         Self {
             epoch,
             admitted,

@@ -58,10 +58,13 @@ impl Round {
         held < max_probes && (self.inconclusive < max_inconclusive || held == 0)
     }
 
-    /// Gives a slot out, over those whose lease is over.
-    pub(super) fn take(&mut self, id: SlotId, lease_end: Timestamp, now: Timestamp) {
+    /// Gives a slot out, over those whose lease is over; returns how many of these there were.
+    pub(super) fn take(&mut self, id: SlotId, lease_end: Timestamp, now: Timestamp) -> u64 {
+        let before = self.slots.len();
         self.slots.retain(|slot| slot.lease_end > now);
+        let lost = before.saturating_sub(self.slots.len());
         self.slots.push(Slot { id, lease_end });
+        u64::try_from(lost).unwrap_or(u64::MAX)
     }
 
     /// Takes a slot back, if it was not passed on; tells whether its lease was running (R13, R16).

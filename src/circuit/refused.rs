@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::clock::Timestamp;
+
 /// Why a call was not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,6 +36,7 @@ impl fmt::Display for Reason {
 pub struct Refused {
     pub(super) reason: Reason,
     pub(super) epoch: u64,
+    pub(super) until: Option<Timestamp>,
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -53,5 +56,10 @@ impl Refused {
     /// Never zero.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// When that time is over.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        self.until
     }
 }

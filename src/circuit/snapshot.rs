@@ -38,6 +38,8 @@ pub struct Calls {
     pub late: u64,
     /// Calls that were not admitted.
     pub rejected: u64,
+    /// Probes that did not end within their lease, so that their slot was passed on.
+    pub lost_probes: u64,
 }
 
 /// A circuit at some instant.

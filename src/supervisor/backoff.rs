@@ -21,7 +21,7 @@ use actix::{
 use tokio::time::{Instant, Sleep, sleep};
 
 use self::{
-    caught::caught,
+
     life::{Cause, Life},
     restarts::Restarts,
 };

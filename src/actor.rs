@@ -1,0 +1,244 @@
+//! The breaker's actor: mailbox in, circuit, published state, replies, events, timers.
+//! It decides nothing itself; the rules are in [`circuit`](crate::circuit).
+//!
+//! Every message takes the same way, [`BreakerActor::step`]: what handles left for it is taken in, the
+//! circuit decides, the result is published. Then the message is answered, and then the change is told.
+
+mod handlers;
+mod timers;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, Context, Supervised};
+
+use crate::circuit::{Circuit, CircuitState, Panicked, Permit};
+use crate::clock::{Clock, Timestamp};
+use crate::event::{StateChanged, Subscribers};
+use crate::gate::{Flags, Gate, Notice};
+use crate::policy::{TripPolicy, Window};
+use crate::report;
+use timers::Timers;
+
+/// The actor that owns one circuit: its only writer, made and supervised by
+/// [`Breakers`](crate::Breakers).
+///
+/// Workers talk to it through a [`Breaker`](crate::Breaker); an admin actor that has only its address
+/// sends it the messages of [`message`](crate::message). A restart, be it for a stop or a panic, keeps
+/// its circuit and its subscribers and loses at most the message being handled (R29).
+pub struct BreakerActor {
+    circuit: Circuit,
+    gate: Arc<Gate>,
+    clock: Arc<dyn Clock>,
+    subscribers: Rc<RefCell<Subscribers>>,
+    seq: u64,
+    timers: Timers,
+}
+
+/// What is to be told of a step, after it was answered.
+#[must_use = "events have to be told"]
+struct Outbox {
+    gate: Arc<Gate>,
+    subscribers: Rc<RefCell<Subscribers>>,
+    events: Vec<StateChanged>,
+    panicked: Vec<Panicked>,
+    lost_probes: u64,
+    order: Option<Order>,
+}
+
+/// An operator's order, for the log.
+struct Order {
+    name: &'static str,
+    ttl: Option<Duration>,
+    reason: Option<Arc<str>>,
+}
+
+impl Order {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            ttl: None,
+            reason: None,
+        }
+    }
+}
+
+impl BreakerActor {
+    pub(crate) fn new(circuit: Circuit, gate: Arc<Gate>) -> Self {
+        Self {
+            circuit,
+            clock: Arc::clone(gate.clock()),
+            gate,
+            subscribers: Rc::default(),
+            seq: 0,
+            timers: Timers::default(),
+        }
+    }
+
+    /// What a new breaker shows before its actor has run.
+    pub(crate) fn first_notice(circuit: &Circuit, clock: &dyn Clock, now: Timestamp) -> Notice {
+        notice(circuit, clock.drives_timers(), false, now)
+    }
+
+    /// One step: takes in what handles left, lets the circuit decide, publishes.
+    fn step<R>(
+        &mut self,
+        ctx: &mut Context<Self>,
+        decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
+    ) -> (R, Outbox) {
+        let now = self.clock.now();
+        let lost_before = self.circuit.calls().lost_probes;
+        self.take_in(now);
+        let result = decide(&mut self.circuit, now);
+        self.set_timers(ctx, now);
+        self.publish(now);
+        let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
+        (result, self.outbox(lost_probes))
+    }
+
+    /// Takes in what handles left outside the mailbox.
+    fn take_in(&mut self, now: Timestamp) {
+        let taken = self.gate.letters().take();
+        for (permit, ending) in taken.ended {
+            self.circuit.end(permit, ending, now);
+        }
+        for (ending, count) in taken.counts {
+            for _ in 0..count {
+                self.circuit.end(Permit::closed(taken.epoch), ending, now);
+            }
+        }
+        self.circuit.count_late(taken.late);
+        self.fold(now);
+    }
+
+    /// Takes in the successes that were counted on the stripes.
+    fn fold(&mut self, now: Timestamp) -> bool {
+        let epoch = self.gate.load().epoch();
+        let successes = self.gate.fold();
+        self.circuit.settle_successes(epoch, successes, now);
+        self.timers.note_samples(successes > 0);
+        successes > 0
+    }
+
+    /// Makes the circuit's state known to the handles.
+    fn publish(&mut self, now: Timestamp) {
+        for _ in 0..2 {
+            let notice = notice(
+                &self.circuit,
+                self.clock.drives_timers(),
+                self.timers.are_ticking(),
+                now,
+            );
+            let unfolded = self.gate.publish(notice);
+            self.circuit.count_late(unfolded);
+            // A success counted before this word was out did not see that it should be reported.
+            // One that is counted from now on reports itself.
+            if !notice.flags.has(Flags::REPORT) || !self.fold(now) {
+                break;
+            }
+        }
+    }
+
+    fn outbox(&mut self, lost_probes: u64) -> Outbox {
+        let mut events = Vec::new();
+        while let Some(transition) = self.circuit.pop_transition() {
+            self.seq = self.seq.saturating_add(1);
+            let name = Arc::clone(self.gate.name());
+            events.push(StateChanged::new(name, self.seq, transition));
+        }
+        let mut panicked = Vec::new();
+        while let Some(code) = self.circuit.pop_panicked() {
+            panicked.push(code);
+        }
+        Outbox {
+            gate: Arc::clone(&self.gate),
+            subscribers: Rc::clone(&self.subscribers),
+            events,
+            panicked,
+            lost_probes,
+            order: None,
+        }
+    }
+
+    /// The present state as an event, for a new subscriber.
+    fn present(&mut self, ctx: &mut Context<Self>) -> StateChanged {
+        let (present, outbox) = self.step(ctx, |circuit, now| circuit.present(now));
+        outbox.deliver();
+        StateChanged::new(Arc::clone(self.gate.name()), self.seq, present)
+    }
+}
+
+/// What handles have to know of the circuit.
+fn notice(circuit: &Circuit, drives_timers: bool, ticking: bool, now: Timestamp) -> Notice {
+    let state = circuit.record().state();
+    let until = circuit.next_deadline();
+    let (rated, timed) = match circuit.config().trip() {
+        TripPolicy::FailureRate { window, .. } => (true, matches!(window, Window::Time(_))),
+        _ => (false, false),
+    };
+    let counts = rated && state == CircuitState::Closed;
+    let tallies = counts && drives_timers;
+    let flags = Flags::default()
+        .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
+        .with(Flags::TALLY.when(tallies))
+        .with(Flags::TELL.when(circuit.success_forgets() || counts && !drives_timers))
+        .with(Flags::REPORT.when(tallies && (timed && !ticking || circuit.success_may_trip(now))));
+    Notice {
+        state,
+        epoch: circuit.record().epoch(),
+        flags,
+        until,
+        empty_at: circuit.empty_at(),
+    }
+}
+
+impl Outbox {
+    /// Tells subscribers and the log.
+    fn deliver(self) {
+        let name = self.gate.name();
+        if let Some(Order {
+            name: order,
+            ttl,
+            reason,
+        }) = self.order
+        {
+            report::order(name, order, ttl, reason.as_deref());
+        }
+        for event in &self.events {
+            report::transition(event);
+            self.subscribers.borrow_mut().tell(event);
+        }
+        for code in self.panicked {
+            report::decision_panicked(name, code);
+        }
+        if self.lost_probes > 0 {
+            report::lost_probes(name, self.lost_probes);
+        }
+    }
+}
+
+impl Actor for BreakerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        // The old context took its timers along, and its handles mean others in this one.
+        self.timers = Timers::default();
+        let ((), outbox) = self.step(ctx, |_, _| ());
+        outbox.deliver();
+    }
+}
+
+impl Supervised for BreakerActor {}
+
+impl fmt::Debug for BreakerActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BreakerActor")
+            .field("name", self.gate.name())
+            .field("circuit", &self.circuit)
+            .field("seq", &self.seq)
+            .finish_non_exhaustive()
+    }
+}

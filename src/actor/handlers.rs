@@ -1,0 +1,305 @@
+//! The messages of the breaker's actor, each one step of the circuit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::{
+    Addr, AsyncContext, Context, Handler, MailboxError, Message, MessageResult, ResponseFuture,
+};
+
+use super::{BreakerActor, Order, Outbox};
+use crate::breaker::{judge, settle};
+use crate::circuit::{Circuit, Ending, Refused};
+use crate::clock::Timestamp;
+use crate::config::ConfigError;
+use crate::error::{AskError, Rejected};
+use crate::gate::{Gate, Held};
+use crate::message::{
+    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetSnapshot, Grant, Reconfigure,
+    Release, Reset, Sampled, Settle, Snapshot, Subscribe,
+};
+use crate::outcome::{Classify, Outcome};
+
+/// An answer that leaves before the change is told.
+struct Told<R> {
+    answer: R,
+    outbox: Outbox,
+}
+
+impl<R> Told<R> {
+    fn ordered(mut self, order: Order) -> Self {
+        self.outbox.order = Some(order);
+        self
+    }
+}
+
+impl<E> Told<Result<(), E>> {
+    fn ordered_if_ok(self, name: &'static str, ttl: Option<Duration>, reason: Arc<str>) -> Self {
+        if self.answer.is_err() {
+            return self;
+        }
+        self.ordered(Order {
+            name,
+            ttl,
+            reason: Some(reason),
+        })
+    }
+}
+
+impl<M> MessageResponse<BreakerActor, M> for Told<M::Result>
+where
+    M: Message,
+{
+    fn handle(self, _: &mut Context<BreakerActor>, asker: Option<OneshotSender<M::Result>>) {
+        if let Some(asker) = asker {
+            // An asker that went away gets nothing.
+            drop(asker.send(self.answer));
+        }
+        self.outbox.deliver();
+    }
+}
+
+impl BreakerActor {
+    /// One step whose result is the answer.
+    fn answer<R>(
+        &mut self,
+        ctx: &mut Context<Self>,
+        decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
+    ) -> Told<R> {
+        let (answer, outbox) = self.step(ctx, decide);
+        Told { answer, outbox }
+    }
+
+    fn rejection(&self, refused: Refused) -> Rejected {
+        self.gate
+            .rejection(refused.reason(), refused.epoch(), refused.until())
+    }
+}
+
+impl Handler<Settle> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, message: Settle, ctx: &mut Context<Self>) {
+        let Settle {
+            permit,
+            ending,
+            done,
+            _owed,
+        } = message;
+        self.timers.note_samples(true);
+        let (_, outbox) = self.step(ctx, |circuit, now| circuit.end(permit, ending, now));
+        if let Some(done) = done {
+            // A caller that went away does not wait for it.
+            drop(done.send(()));
+        }
+        outbox.deliver();
+    }
+}
+
+impl Handler<Acquire> for BreakerActor {
+    type Result = Told<Result<Grant, Rejected>>;
+
+    fn handle(&mut self, message: Acquire, ctx: &mut Context<Self>) -> Self::Result {
+        let (admitted, outbox) = self.step(ctx, |circuit, now| {
+            circuit.try_acquire_for(message.call_timeout, now)
+        });
+        let answer = match admitted {
+            Ok(permit) if permit.is_probe() => Ok(Grant::Probe(self.gate.hold(permit))),
+            Ok(permit) => Ok(Grant::Closed(permit)),
+            Err(refused) => Err(self.rejection(refused)),
+        };
+        Told { answer, outbox }
+    }
+}
+
+impl<M> Handler<Ask<M>> for BreakerActor
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    type Result = ResponseFuture<Result<M::Result, AskError>>;
+
+    fn handle(&mut self, ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
+        let call_timeout = ask
+            .call_timeout
+            .unwrap_or_else(|| self.circuit.config().call_timeout());
+        let (admitted, outbox) = self.step(ctx, |circuit, now| {
+            circuit.try_acquire_for(call_timeout, now)
+        });
+        let permit = match admitted {
+            Ok(permit) => permit,
+            Err(refused) => {
+                let rejected = self.rejection(refused);
+                outbox.deliver();
+                return Box::pin(std::future::ready(Err(AskError::Rejected(rejected))));
+            }
+        };
+        let errand = Errand {
+            held: self.gate.hold(permit),
+            gate: Arc::clone(&self.gate),
+            breaker: ctx.address(),
+        };
+        // Made here, so that the time counts from admission; awaited in a task of its own, so that
+        // neither this mailbox nor a restart of this actor is bound to the target.
+        let reply = tokio::time::timeout(call_timeout, ask.target.send(ask.message));
+        outbox.deliver();
+        Box::pin(async move {
+            let reply = reply.await;
+            errand.finish(reply.ok(), ask.classify, call_timeout).await
+        })
+    }
+}
+
+/// A call that the breaker makes itself.
+struct Errand {
+    held: Held,
+    gate: Arc<Gate>,
+    breaker: Addr<BreakerActor>,
+}
+
+impl Errand {
+    /// Settles the call, then passes the reply on; `None` where it did not come in time.
+    async fn finish<R>(
+        self,
+        reply: Option<Result<R, MailboxError>>,
+        classify: Box<dyn Classify<R> + Send>,
+        call_timeout: Duration,
+    ) -> Result<R, AskError> {
+        let (result, outcome) = match reply {
+            Some(Ok(reply)) => {
+                let outcome = judge(&self.gate, &*classify, &reply);
+                (Ok(reply), outcome)
+            }
+            Some(Err(MailboxError::Closed | MailboxError::Timeout)) => {
+                (Err(AskError::Closed), Outcome::Failure)
+            }
+            None => (Err(AskError::Timeout(call_timeout)), Outcome::Failure),
+        };
+        drop(classify);
+        if let Some(permit) = self.held.take() {
+            let slow = matches!(result, Err(AskError::Timeout(_)));
+            let ending = Ending::Outcome { outcome, slow };
+            settle(&self.breaker, &self.gate, permit, ending).await;
+        }
+        result
+    }
+}
+
+impl Handler<Sampled> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Sampled, ctx: &mut Context<Self>) {
+        self.gate.end_sampling();
+        let ((), outbox) = self.step(ctx, |_, _| ());
+        outbox.deliver();
+    }
+}
+
+impl Handler<Collect> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Collect, ctx: &mut Context<Self>) {
+        let ((), outbox) = self.step(ctx, |_, _| ());
+        outbox.deliver();
+    }
+}
+
+impl Handler<GetSnapshot> for BreakerActor {
+    type Result = MessageResult<GetSnapshot>;
+
+    fn handle(&mut self, _: GetSnapshot, ctx: &mut Context<Self>) -> Self::Result {
+        let (mut circuit, outbox) = self.step(ctx, |circuit, now| circuit.snapshot(now));
+        let unsent = self.gate.unsent();
+        let calls = &mut circuit.calls;
+        calls.rejected = calls.rejected.saturating_add(unsent.rejected);
+        calls.late = calls.late.saturating_add(unsent.late);
+        calls.ignored = calls.ignored.saturating_add(unsent.ignored);
+        outbox.deliver();
+        let subscribers = self.subscribers.borrow();
+        MessageResult(Snapshot {
+            breaker: Arc::clone(self.gate.name()),
+            circuit,
+            config: self.circuit.config().clone(),
+            subscribers: subscribers.len(),
+            missed_events: subscribers.missed(),
+            restarts: self.gate.restarts(),
+        })
+    }
+}
+
+impl Handler<ForceOpen> for BreakerActor {
+    type Result = Told<Result<(), ConfigError>>;
+
+    fn handle(&mut self, order: ForceOpen, ctx: &mut Context<Self>) -> Self::Result {
+        let ForceOpen { reason, ttl } = order;
+        let told = self.answer(ctx, |circuit, now| {
+            circuit.force_open(ttl, Arc::clone(&reason), now)
+        });
+        told.ordered_if_ok("force open", ttl, reason)
+    }
+}
+
+impl Handler<ForceClosed> for BreakerActor {
+    type Result = Told<Result<(), ConfigError>>;
+
+    fn handle(&mut self, order: ForceClosed, ctx: &mut Context<Self>) -> Self::Result {
+        let ForceClosed { reason, ttl } = order;
+        let told = self.answer(ctx, |circuit, now| {
+            circuit.force_closed(ttl, Arc::clone(&reason), now)
+        });
+        told.ordered_if_ok("force closed", ttl, reason)
+    }
+}
+
+impl Handler<Release> for BreakerActor {
+    type Result = Told<()>;
+
+    fn handle(&mut self, _: Release, ctx: &mut Context<Self>) -> Self::Result {
+        let told = self.answer(ctx, |circuit, now| circuit.release(now));
+        told.ordered(Order::new("release"))
+    }
+}
+
+impl Handler<Reset> for BreakerActor {
+    type Result = Told<()>;
+
+    fn handle(&mut self, _: Reset, ctx: &mut Context<Self>) -> Self::Result {
+        let told = self.answer(ctx, |circuit, now| circuit.reset(now));
+        told.ordered(Order::new("reset"))
+    }
+}
+
+impl Handler<Reconfigure> for BreakerActor {
+    type Result = Told<Result<(), ConfigError>>;
+
+    fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
+        let config = order.config;
+        self.gate.set_config(Arc::new(config.clone()));
+        let told = self.answer(ctx, |circuit, now| {
+            circuit.reconfigure(config, now);
+            Ok(())
+        });
+        told.ordered(Order::new("reconfigure"))
+    }
+}
+
+impl Handler<Subscribe> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, message: Subscribe, ctx: &mut Context<Self>) {
+        let present = self.present(ctx);
+        self.subscribers
+            .borrow_mut()
+            .add_actor(message.subscriber, present);
+    }
+}
+
+impl Handler<Follow> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, message: Follow, ctx: &mut Context<Self>) {
+        let present = self.present(ctx);
+        self.subscribers.borrow_mut().add_stream(message.0, present);
+    }
+}

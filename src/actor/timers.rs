@@ -1,0 +1,69 @@
+//! When the breaker's actor wakes by itself: to mark a break as over, and to fold the buckets of a
+//! window of time. A timer decides nothing; late, lost or doubled it costs the circuit nothing (R28).
+
+use actix::{AsyncContext, Context, SpawnHandle};
+
+use super::BreakerActor;
+use crate::clock::Timestamp;
+
+/// The timers of one life of the actor. A [`SpawnHandle`] names another timer in the next one.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    deadline: Option<(Timestamp, SpawnHandle)>,
+    tick: Option<SpawnHandle>,
+    /// Whether samples came since the last tick; without any the ticks go to sleep.
+    busy: bool,
+}
+
+impl Timers {
+    /// Whether the next bucket boundary will be noticed.
+    pub(super) fn are_ticking(&self) -> bool {
+        self.tick.is_some()
+    }
+
+    pub(super) fn note_samples(&mut self, any: bool) {
+        self.busy |= any;
+    }
+}
+
+impl BreakerActor {
+    /// Sets the timers that the record asks for. None for a clock that the runtime does not follow.
+    pub(super) fn set_timers(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        if !self.clock.drives_timers() {
+            return;
+        }
+        self.set_deadline(ctx, now);
+        if self.timers.busy
+            && self.timers.tick.is_none()
+            && let Some(boundary) = self.circuit.next_bucket(now)
+        {
+            let tick = ctx.run_later(boundary.since(now), Self::tick);
+            self.timers.tick = Some(tick);
+        }
+    }
+
+    fn set_deadline(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        let deadline = self.circuit.next_deadline().filter(|at| *at > now);
+        if deadline == self.timers.deadline.map(|(at, _)| at) {
+            return;
+        }
+        if let Some((_, outdated)) = self.timers.deadline.take() {
+            ctx.cancel_future(outdated);
+        }
+        if let Some(at) = deadline {
+            let timer = ctx.run_later(at.since(now), |actor, ctx| {
+                actor.timers.deadline = None;
+                let ((), outbox) = actor.step(ctx, |circuit, now| circuit.advance(now));
+                outbox.deliver();
+            });
+            self.timers.deadline = Some((at, timer));
+        }
+    }
+
+    fn tick(&mut self, ctx: &mut Context<Self>) {
+        self.timers.tick = None;
+        self.timers.busy = false;
+        let ((), outbox) = self.step(ctx, |_, _| ());
+        outbox.deliver();
+    }
+}

@@ -1,0 +1,435 @@
+//! A guarded future: polled only if the breaker lets it through.
+//! Small, since what most calls never need is made when the future is first found waiting.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use actix::dev::Request;
+use pin_project_lite::pin_project;
+
+use super::nested::rejected;
+use super::timer::CallTimer;
+use super::{Breaker, Settled, judge};
+use crate::actor::BreakerActor;
+use crate::circuit::Ending;
+use crate::error::CallError;
+use crate::gate::{Admission, Held};
+use crate::message::{Acquire, Grant};
+use crate::outcome::{ByReply, Classify, Outcome};
+use crate::report::CallSpan;
+
+type Done<T, E> = Result<T, CallError<E>>;
+
+pin_project! {
+    /// The future of [`Breaker::call`], which borrows the handle.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Call<'b, F: Future, C = ByReply> {
+        #[pin]
+        guarded: GuardedFuture<&'b Breaker, F, C>,
+    }
+}
+
+pin_project! {
+    /// The future of [`Breaker::into_call`], which holds the handle.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct IntoCall<F: Future, C = ByReply> {
+        #[pin]
+        guarded: GuardedFuture<Breaker, F, C>,
+    }
+}
+
+/// A handle, borrowed or held.
+trait Handle {
+    fn breaker(&self) -> &Breaker;
+}
+
+impl Handle for &Breaker {
+    fn breaker(&self) -> &Breaker {
+        self
+    }
+}
+
+impl Handle for Breaker {
+    fn breaker(&self) -> &Breaker {
+        self
+    }
+}
+
+pin_project! {
+    struct GuardedFuture<H, F: Future, C> {
+        handle: H,
+        classify: C,
+        #[pin]
+        future: F,
+        stage: Stage<F::Output>,
+    }
+}
+
+/// Where a call stands between two polls.
+enum Stage<R> {
+    New,
+    Waiting(Pin<Box<Wait<R>>>),
+    Done,
+}
+
+pin_project! {
+    /// A call that was not done at its first poll.
+    struct Wait<R> {
+        span: CallSpan,
+        #[pin]
+        phase: Phase<R>,
+    }
+}
+
+pin_project! {
+    #[project = PhaseProj]
+    enum Phase<R> {
+        // The mailbox decides whether the call may be made.
+        Acquiring {
+            #[pin]
+            request: Request<BreakerActor, Acquire>,
+            limit: Duration,
+            #[pin]
+            timer: CallTimer,
+        },
+        // The future is found waiting.
+        Running {
+            leave: Leave,
+            limit: Duration,
+            #[pin]
+            timer: CallTimer,
+        },
+        // The result waits until the breaker has taken note of it; without one the call timed out.
+        Settling {
+            result: Option<R>,
+            limit: Duration,
+            settled: Settled,
+        },
+    }
+}
+
+/// Leave to poll the future.
+enum Leave {
+    /// Admitted by reading the gate.
+    Passed { epoch: u64 },
+    /// A probe, until it is settled.
+    Probe(Option<Held>),
+}
+
+impl Leave {
+    /// Settles the call; `None` where there is nothing to wait for.
+    #[inline]
+    fn settle(&mut self, breaker: &Breaker, outcome: Outcome, slow: bool) -> Option<Settled> {
+        match self {
+            Self::Passed { epoch } => breaker
+                .settle_passed(*epoch, outcome, slow)
+                .map(Settled::waiting),
+            Self::Probe(held) => {
+                let permit = held.take().and_then(Held::take)?;
+                let receipt = breaker.send_ending(permit, Ending::Outcome { outcome, slow });
+                Some(Settled::waiting(receipt))
+            }
+        }
+    }
+}
+
+/// Makes a panic of the guarded future a failure; on the stack only while that is polled.
+struct Bomb<'a> {
+    breaker: &'a Breaker,
+    leave: &'a mut Leave,
+}
+
+impl Drop for Bomb<'_> {
+    fn drop(&mut self) {
+        // Nobody can wait in mid-unwind; the outcome counts without.
+        drop(self.leave.settle(self.breaker, Outcome::Failure, false));
+    }
+}
+
+#[inline]
+fn poll_armed<F: Future>(
+    breaker: &Breaker,
+    leave: &mut Leave,
+    future: Pin<&mut F>,
+    cx: &mut Context<'_>,
+) -> Poll<F::Output> {
+    let bomb = Bomb { breaker, leave };
+    let polled = future.poll(cx);
+    std::mem::forget(bomb);
+    polled
+}
+
+impl<H, F, T, E, C> GuardedFuture<H, F, C>
+where
+    H: Handle,
+    F: Future<Output = Result<T, E>>,
+    E: 'static,
+    C: Classify<Result<T, E>>,
+{
+    const fn new(handle: H, future: F, classify: C) -> Self {
+        Self {
+            handle,
+            classify,
+            future,
+            stage: Stage::New,
+        }
+    }
+
+    /// The first poll, which is the only one for a future that is ready at once.
+    #[inline]
+    fn start(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+        let this = self.as_mut().project();
+        let breaker = this.handle.breaker();
+        let mut leave = match breaker.admit() {
+            Admission::Pass(word) => Leave::Passed {
+                epoch: word.epoch(),
+            },
+            Admission::Reject(rejection) => {
+                *this.stage = Stage::Done;
+                return Poll::Ready(Err(rejected(rejection)));
+            }
+            Admission::Ask => return self.acquire(cx),
+        };
+        match poll_armed(breaker, &mut leave, this.future, cx) {
+            Poll::Ready(result) => {
+                let outcome = judge(breaker.gate(), this.classify, &result);
+                match leave.settle(breaker, outcome, false) {
+                    None => {
+                        *this.stage = Stage::Done;
+                        Poll::Ready(result.map_err(CallError::Failed))
+                    }
+                    Some(settled) => self.wait(Some(result), settled, cx),
+                }
+            }
+            Poll::Pending => self.run(leave, cx),
+        }
+    }
+
+    #[cold]
+    fn acquire(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+        let breaker = self.handle.breaker();
+        let limit = breaker.gate().call_timeout();
+        let phase = Phase::Acquiring {
+            request: breaker.addr().send(Acquire {
+                call_timeout: limit,
+            }),
+            limit,
+            timer: CallTimer::new(),
+        };
+        self.as_mut().enter(phase);
+        self.resume(cx)
+    }
+
+    fn run(mut self: Pin<&mut Self>, leave: Leave, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+        let limit = self.handle.breaker().gate().call_timeout();
+        self.as_mut().enter(Phase::Running {
+            leave,
+            limit,
+            timer: CallTimer::new(),
+        });
+        self.resume(cx)
+    }
+
+    #[cold]
+    fn wait(
+        mut self: Pin<&mut Self>,
+        result: Option<Result<T, E>>,
+        settled: Settled,
+        cx: &mut Context<'_>,
+    ) -> Poll<Done<T, E>> {
+        self.as_mut().enter(Phase::Settling {
+            result,
+            limit: Duration::ZERO,
+            settled,
+        });
+        self.resume(cx)
+    }
+
+    fn enter(self: Pin<&mut Self>, phase: Phase<Result<T, E>>) {
+        let this = self.project();
+        let span = CallSpan::new(this.handle.breaker().name());
+        *this.stage = Stage::Waiting(Box::pin(Wait { span, phase }));
+    }
+
+    /// Every poll after the first.
+    fn resume(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+        let mut this = self.project();
+        let Stage::Waiting(wait) = this.stage else {
+            return Poll::Pending;
+        };
+        let breaker = this.handle.breaker();
+        let wait = wait.as_mut().project();
+        let mut phase = wait.phase;
+        let done = wait.span.run(|| {
+            loop {
+                let next = match phase.as_mut().project() {
+                    PhaseProj::Acquiring {
+                        request,
+                        limit,
+                        timer,
+                    } => {
+                        let limit = *limit;
+                        let granted = match request.poll(cx) {
+                            Poll::Ready(granted) => granted,
+                            Poll::Pending => {
+                                ready!(timer.poll(cx, limit, None));
+                                return Poll::Ready(Err(CallError::Timeout(limit)));
+                            }
+                        };
+                        let leave = match granted {
+                            Ok(Ok(Grant::Probe(held))) => Leave::Probe(Some(held)),
+                            Ok(Ok(Grant::Closed(permit))) => Leave::Passed {
+                                epoch: permit.epoch(),
+                            },
+                            Ok(Err(rejection)) => return Poll::Ready(Err(rejected(rejection))),
+                            // The breaker is gone or lost the question: it guards nothing.
+                            Err(_) => Leave::Passed {
+                                epoch: breaker.gate().load().epoch(),
+                            },
+                        };
+                        Phase::Running {
+                            leave,
+                            limit,
+                            timer: CallTimer::new(),
+                        }
+                    }
+                    PhaseProj::Running {
+                        leave,
+                        limit,
+                        mut timer,
+                    } => {
+                        let limit = *limit;
+                        let (result, outcome) =
+                            match poll_armed(breaker, leave, this.future.as_mut(), cx) {
+                                Poll::Ready(result) => {
+                                    let outcome = judge(breaker.gate(), this.classify, &result);
+                                    (Some(result), outcome)
+                                }
+                                Poll::Pending => {
+                                    let slow_call = breaker.gate().slow_call();
+                                    ready!(timer.as_mut().poll(cx, limit, slow_call));
+                                    (None, Outcome::Failure)
+                                }
+                            };
+                        let settled = leave
+                            .settle(breaker, outcome, timer.is_slow())
+                            .unwrap_or_else(Settled::now);
+                        Phase::Settling {
+                            result,
+                            limit,
+                            settled,
+                        }
+                    }
+                    PhaseProj::Settling {
+                        result,
+                        limit,
+                        settled,
+                    } => {
+                        ready!(Pin::new(settled).poll(cx));
+                        let done = match result.take() {
+                            Some(result) => result.map_err(CallError::Failed),
+                            None => Err(CallError::Timeout(*limit)),
+                        };
+                        return Poll::Ready(done);
+                    }
+                };
+                phase.set(next);
+            }
+        });
+        if done.is_ready() {
+            *this.stage = Stage::Done;
+        }
+        done
+    }
+}
+
+impl<H, F, T, E, C> Future for GuardedFuture<H, F, C>
+where
+    H: Handle,
+    F: Future<Output = Result<T, E>>,
+    E: 'static,
+    C: Classify<Result<T, E>>,
+{
+    type Output = Done<T, E>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+        match self.stage {
+            Stage::New => self.start(cx),
+            Stage::Waiting(_) | Stage::Done => self.resume(cx),
+        }
+    }
+}
+
+impl<'b, F, T, E, C> Call<'b, F, C>
+where
+    F: Future<Output = Result<T, E>>,
+    E: 'static,
+    C: Classify<Result<T, E>>,
+{
+    pub(super) const fn new(breaker: &'b Breaker, future: F, classify: C) -> Self {
+        Self {
+            guarded: GuardedFuture::new(breaker, future, classify),
+        }
+    }
+}
+
+impl<F, T, E, C> IntoCall<F, C>
+where
+    F: Future<Output = Result<T, E>>,
+    E: 'static,
+    C: Classify<Result<T, E>>,
+{
+    pub(super) const fn new(breaker: Breaker, future: F, classify: C) -> Self {
+        Self {
+            guarded: GuardedFuture::new(breaker, future, classify),
+        }
+    }
+}
+
+impl<F, T, E, C> Future for Call<'_, F, C>
+where
+    F: Future<Output = Result<T, E>>,
+    E: 'static,
+    C: Classify<Result<T, E>>,
+{
+    type Output = Result<T, CallError<E>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().guarded.poll(cx)
+    }
+}
+
+impl<F, T, E, C> Future for IntoCall<F, C>
+where
+    F: Future<Output = Result<T, E>>,
+    E: 'static,
+    C: Classify<Result<T, E>>,
+{
+    type Output = Result<T, CallError<E>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().guarded.poll(cx)
+    }
+}
+
+impl<F: Future, C> fmt::Debug for Call<'_, F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("breaker", &self.guarded.handle.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Future, C> fmt::Debug for IntoCall<F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoCall")
+            .field("breaker", &self.guarded.handle.name())
+            .finish_non_exhaustive()
+    }
+}

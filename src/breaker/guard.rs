@@ -1,0 +1,173 @@
+//! A breaker bound to one target, as workers hold it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Message, Recipient};
+
+use super::{AskFuture, Breaker};
+use crate::outcome::{Classify, Outcome};
+
+/// A breaker bound to one target: a recipient that can reject.
+///
+/// Made once by [`Breaker::guard`], injected in the constructor of whoever asks.
+///
+/// # Examples
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_circuit_breaker::{BreakerConfig, Breakers, Guarded};
+///
+/// # #[derive(Message)]
+/// # #[rtype(result = "Result<(), String>")]
+/// # struct Charge;
+/// # struct Gateway;
+/// # impl Actor for Gateway { type Context = Context<Self>; }
+/// # impl Handler<Charge> for Gateway {
+/// #     type Result = Result<(), String>;
+/// #     fn handle(&mut self, _: Charge, _: &mut Context<Self>) -> Self::Result { Ok(()) }
+/// # }
+/// struct Checkout {
+///     payments: Guarded<Charge>,
+/// }
+///
+/// impl Actor for Checkout {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[derive(Message)]
+/// #[rtype(result = "bool")]
+/// struct Order;
+///
+/// impl Handler<Order> for Checkout {
+///     type Result = ResponseFuture<bool>;
+///     fn handle(&mut self, _: Order, _: &mut Context<Self>) -> Self::Result {
+///         let charged = self.payments.send(Charge);
+///         Box::pin(async move { matches!(charged.await, Ok(Ok(()))) })
+///     }
+/// }
+///
+/// # #[actix::main]
+/// # async fn main() {
+/// let breaker = Breakers::start().create("payments", BreakerConfig::default()).unwrap();
+/// let payments = breaker.guard(Gateway.start());
+/// let checkout = Checkout { payments }.start();
+/// assert!(checkout.send(Order).await.unwrap());
+/// # }
+/// ```
+pub struct Guarded<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    breaker: Breaker,
+    target: Recipient<M>,
+    classify: Classifier<M::Result>,
+    call_timeout: Option<Duration>,
+}
+
+/// The classifier of a [`Guarded`], shared by its asks.
+pub struct Classifier<R>(Arc<dyn Classify<R> + Send + Sync>);
+
+impl<R> Clone for Classifier<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R> fmt::Debug for Classifier<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Classifier(..)")
+    }
+}
+
+impl<R> Classify<R> for Classifier<R> {
+    fn classify(&self, reply: &R) -> Outcome {
+        self.0.classify(reply)
+    }
+
+    fn error<'r>(&self, reply: &'r R) -> Option<&'r dyn Any> {
+        self.0.error(reply)
+    }
+}
+
+impl<M> Guarded<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    pub(super) fn new(
+        breaker: Breaker,
+        target: Recipient<M>,
+        classify: impl Classify<M::Result> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            breaker,
+            target,
+            classify: Classifier(Arc::new(classify)),
+            call_timeout: None,
+        }
+    }
+
+    /// Sets how long the target may take to answer this guard's asks. Default: the breaker's call
+    /// timeout. A probe that may take longer than that holds its slot for up to twice as long.
+    #[must_use]
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = Some(timeout);
+        self
+    }
+
+    /// Asks the target, if the breaker lets it through; as [`Breaker::ask`].
+    ///
+    /// # Errors
+    ///
+    /// The future resolves to an [`AskError`](crate::AskError) as that of [`Breaker::ask`] does.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Breaker::ask`].
+    pub fn send(&self, message: M) -> AskFuture<Recipient<M>, M, Classifier<M::Result>> {
+        AskFuture::new(
+            &self.breaker,
+            &self.target,
+            message,
+            self.classify.clone(),
+            self.call_timeout,
+        )
+    }
+
+    /// Returns the breaker.
+    pub fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+}
+
+impl<M> Clone for Guarded<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn clone(&self) -> Self {
+        Self {
+            breaker: self.breaker.clone(),
+            target: self.target.clone(),
+            classify: self.classify.clone(),
+            call_timeout: self.call_timeout,
+        }
+    }
+}
+
+impl<M> fmt::Debug for Guarded<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded")
+            .field("breaker", &self.breaker)
+            .field("call_timeout", &self.call_timeout)
+            .finish_non_exhaustive()
+    }
+}

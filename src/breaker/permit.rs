@@ -1,0 +1,246 @@
+//! Leave to make one call by oneself, and to say how it went.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use actix::dev::Request;
+use pin_project_lite::pin_project;
+
+use super::settle::Receipt;
+use super::timer::CallTimer;
+use super::{Breaker, Settled};
+use crate::actor::BreakerActor;
+use crate::circuit::{self, Ending};
+use crate::clock::Timestamp;
+use crate::error::AskError;
+use crate::gate::{Admission, Flags, Held, end_of_drop};
+use crate::message::{self, Collect, Grant};
+use crate::outcome::Outcome;
+
+/// Leave to make one call, from [`Breaker::acquire`]; settled once, by one of its methods or by `Drop`.
+///
+/// Dropped unsettled, it means that the caller went away: no outcome, and a probe's slot is free at
+/// once. Dropped while its thread panics, it means that the call failed.
+#[must_use = "a permit that is dropped gives no outcome"]
+pub struct Permit {
+    breaker: Breaker,
+    leave: Option<Leave>,
+}
+
+enum Leave {
+    Passed {
+        epoch: u64,
+        /// Read only where the policy has a limit on slow calls.
+        since: Option<Timestamp>,
+    },
+    Probe(Held),
+}
+
+impl Permit {
+    fn passed(breaker: Breaker, epoch: u64) -> Self {
+        let gate = breaker.gate();
+        let since = gate.slow_call().map(|_| gate.clock().now());
+        Self {
+            leave: Some(Leave::Passed { epoch, since }),
+            breaker,
+        }
+    }
+
+    /// Tells whether the call is a probe.
+    pub fn is_probe(&self) -> bool {
+        matches!(self.leave, Some(Leave::Probe(_)))
+    }
+
+    /// Settles the call as a success, now; the future tells when the breaker has taken note.
+    pub fn success(self) -> Settled {
+        self.settle(Outcome::Success)
+    }
+
+    /// Settles the call as a failure, now; the future tells when the breaker has taken note.
+    pub fn failure(self) -> Settled {
+        self.settle(Outcome::Failure)
+    }
+
+    /// Settles the call as one that says nothing about the target, now.
+    pub fn ignore(self) -> Settled {
+        self.settle(Outcome::Ignored)
+    }
+
+    fn settle(mut self, outcome: Outcome) -> Settled {
+        let ending = Ending::Outcome {
+            outcome,
+            slow: false,
+        };
+        self.end(ending).map_or_else(Settled::now, Settled::waiting)
+    }
+
+    fn end(&mut self, ending: Ending) -> Option<Receipt> {
+        match self.leave.take()? {
+            Leave::Probe(held) => {
+                let permit = held.take()?;
+                Some(self.breaker.send_ending(permit, ending))
+            }
+            Leave::Passed { epoch, since } => {
+                let Ending::Outcome { outcome, slow } = ending else {
+                    self.breaker.gate().count_ignored();
+                    return None;
+                };
+                match since {
+                    // The circuit compares the times.
+                    Some(since) if outcome != Outcome::Ignored => {
+                        let word = self.breaker.gate().load();
+                        if word.epoch() == epoch && word.has(Flags::TALLY.with(Flags::TELL)) {
+                            let permit = circuit::Permit::closed_since(epoch, since);
+                            return Some(self.breaker.send_ending(permit, ending));
+                        }
+                        self.breaker.settle_passed(epoch, outcome, slow)
+                    }
+                    _ => self.breaker.settle_passed(epoch, outcome, slow),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let ending = end_of_drop();
+        match &self.leave {
+            None => {}
+            // The slot is found by the next message; no caller is waiting for it.
+            Some(Leave::Probe(_)) if ending == Ending::Gone => {}
+            Some(Leave::Probe(_)) => {
+                self.leave = None;
+                // A failure opens the circuit, which subscribers should hear of now. But a thread
+                // whose locals are being destroyed can wake nobody.
+                if can_wake() {
+                    self.breaker.addr().do_send(Collect);
+                }
+            }
+            Some(Leave::Passed { .. }) => {
+                if ending == Ending::Gone || can_wake() {
+                    drop(self.end(ending));
+                } else if let Some(Leave::Passed { epoch, .. }) = self.leave.take() {
+                    self.breaker.gate().letters().add(epoch, ending);
+                }
+            }
+        }
+    }
+}
+
+/// Whether this thread's runtime, if it has one, can still be told to wake a task.
+fn can_wake() -> bool {
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => true,
+        Err(error) => !error.is_thread_local_destroyed(),
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("breaker", &self.breaker.name())
+            .field("probe", &self.is_probe())
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of [`Breaker::acquire`]. Once it is ready it stays pending when polled again.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Acquire {
+        breaker: Breaker,
+        #[pin]
+        stage: Stage,
+    }
+}
+
+pin_project! {
+    #[project = StageProj]
+    enum Stage {
+        Decided { result: Option<Result<Permit, AskError>> },
+        Asked {
+            #[pin]
+            request: Request<BreakerActor, message::Acquire>,
+            limit: Duration,
+            #[pin]
+            timer: CallTimer,
+        },
+    }
+}
+
+impl Acquire {
+    pub(super) fn new(breaker: &Breaker) -> Self {
+        let decided = |result| Stage::Decided {
+            result: Some(result),
+        };
+        let stage = match breaker.admit() {
+            Admission::Pass(word) => decided(Ok(Permit::passed(breaker.clone(), word.epoch()))),
+            Admission::Reject(rejected) => decided(Err(AskError::Rejected(rejected))),
+            Admission::Ask => {
+                let limit = breaker.gate().call_timeout();
+                Stage::Asked {
+                    request: breaker.addr().send(message::Acquire {
+                        call_timeout: limit,
+                    }),
+                    limit,
+                    timer: CallTimer::new(),
+                }
+            }
+        };
+        Self {
+            breaker: breaker.clone(),
+            stage,
+        }
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Permit, AskError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let result = match this.stage.as_mut().project() {
+            StageProj::Decided { result } => match result.take() {
+                Some(result) => return Poll::Ready(result),
+                None => return Poll::Pending,
+            },
+            StageProj::Asked {
+                request,
+                limit,
+                timer,
+            } => match request.poll(cx) {
+                Poll::Ready(Ok(Ok(Grant::Probe(held)))) => Ok(Permit {
+                    breaker: this.breaker.clone(),
+                    leave: Some(Leave::Probe(held)),
+                }),
+                Poll::Ready(Ok(Ok(Grant::Closed(permit)))) => {
+                    Ok(Permit::passed(this.breaker.clone(), permit.epoch()))
+                }
+                Poll::Ready(Ok(Err(rejected))) => Err(AskError::Rejected(rejected)),
+                // The breaker is gone or lost the question: it guards nothing.
+                Poll::Ready(Err(_)) => {
+                    let epoch = this.breaker.gate().load().epoch();
+                    Ok(Permit::passed(this.breaker.clone(), epoch))
+                }
+                Poll::Pending => {
+                    ready!(timer.poll(cx, *limit, None));
+                    Err(AskError::Timeout(*limit))
+                }
+            },
+        };
+        this.stage.set(Stage::Decided { result: None });
+        Poll::Ready(result)
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire")
+            .field("breaker", &self.breaker.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! What is told to `tracing`, and only told: nothing here can change or stop a breaker.
+//! Every report runs after the decision it is about, and a subscriber that panics is caught.
+
+use std::time::Duration;
+
+use tracing::{debug, debug_span, error, info, warn};
+
+use crate::caught::caught;
+use crate::circuit::Panicked;
+use crate::event::StateChanged;
+
+fn quietly(report: impl FnOnce()) {
+    drop(caught(report));
+}
+
+pub(crate) fn transition(event: &StateChanged) {
+    quietly(|| {
+        let evidence = &event.evidence;
+        info!(
+            breaker = &*event.breaker,
+            from = %event.from,
+            to = %event.to,
+            cause = %event.cause,
+            at = event.at.as_micros(),
+            epoch = event.epoch,
+            seq = event.seq,
+            failures = evidence.failures,
+            slow_calls = evidence.slow_calls,
+            samples = evidence.samples,
+            attempt = evidence.attempt,
+            until = evidence.until.map(|until| until.as_micros()),
+            reason = evidence.reason.as_deref(),
+            "circuit breaker changed its state"
+        );
+    });
+}
+
+pub(crate) fn order(breaker: &str, order: &str, ttl: Option<Duration>, reason: Option<&str>) {
+    quietly(|| {
+        info!(
+            breaker,
+            order,
+            ?ttl,
+            reason,
+            "circuit breaker was given an order"
+        );
+    });
+}
+
+pub(crate) fn lost_probes(breaker: &str, probes: u64) {
+    quietly(|| {
+        warn!(
+            breaker,
+            probes, "circuit breaker passed on the slots of probes that were never settled"
+        );
+    });
+}
+
+pub(crate) fn decision_panicked(breaker: &str, panicked: Panicked) {
+    let code = match panicked {
+        Panicked::TripRule => "trip rule",
+        Panicked::RandomSource => "random source",
+    };
+    quietly(|| error!(breaker, code, "user code panicked in a circuit breaker"));
+}
+
+pub(crate) fn classifier_panicked(breaker: &str, cause: &str) {
+    quietly(|| {
+        error!(
+            breaker,
+            code = "classifier",
+            cause,
+            "user code panicked in a circuit breaker"
+        );
+    });
+}
+
+pub(crate) fn restarted(breaker: &str, restarts: u64, cause: &str) {
+    quietly(|| warn!(breaker, restarts, cause, "circuit breaker was restarted"));
+}
+
+pub(crate) fn unguarded(breaker: &str) {
+    quietly(|| {
+        warn!(
+            breaker,
+            "circuit breaker is gone for good, calls pass unguarded"
+        );
+    });
+}
+
+pub(crate) fn created(breaker: &str) {
+    quietly(|| debug!(breaker, "circuit breaker was made"));
+}
+
+pub(crate) fn evicted(breaker: &str) {
+    quietly(|| info!(breaker, "idle circuit breaker was evicted to make room"));
+}
+
+pub(crate) fn full(breaker: &str, max: usize) {
+    quietly(|| warn!(breaker, max, "no room for another circuit breaker"));
+}
+
+/// The span of one guarded call. Boxed, and only where somebody listens at debug level, so that a
+/// future carries no more than a pointer for it.
+#[derive(Debug)]
+pub(crate) struct CallSpan(Option<Box<tracing::Span>>);
+
+impl CallSpan {
+    #[inline]
+    pub(crate) fn new(name: &str) -> Self {
+        if tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG {
+            Self::listened(name)
+        } else {
+            Self(None)
+        }
+    }
+
+    #[cold]
+    fn listened(breaker: &str) -> Self {
+        let span = caught(|| debug_span!("guarded_call", breaker));
+        Self(span.ok().filter(|span| !span.is_disabled()).map(Box::new))
+    }
+
+    /// Runs `poll` inside the span.
+    #[inline]
+    pub(crate) fn run<R>(&self, poll: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            None => poll(),
+            Some(span) => run_in(span, poll),
+        }
+    }
+}
+
+#[cold]
+fn run_in<R>(span: &tracing::Span, poll: impl FnOnce() -> R) -> R {
+    // Entered by hand: only the subscriber's part may be caught, not the poll.
+    let entered = caught(|| span.enter());
+    let result = poll();
+    quietly(|| drop(entered));
+    result
+}

@@ -1,0 +1,112 @@
+//! The breakers of one owner, by name. Making and starting them is left to `supervisor.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use actix::WeakRecipient;
+
+use super::EndHandle;
+use crate::breaker::Breaker;
+use crate::clock::Timestamp;
+use crate::event::StateChanged;
+use crate::message::Subscribe;
+
+/// One breaker and the way to end its actor.
+pub(super) struct Entry {
+    breaker: Breaker,
+    end: EndHandle,
+}
+
+impl Entry {
+    pub(super) fn new(breaker: Breaker, end: EndHandle) -> Self {
+        Self { breaker, end }
+    }
+}
+
+/// An entry that goes takes its actor along.
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.end.end();
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Registry {
+    entries: BTreeMap<Arc<str>, Entry>,
+    subscribers: Vec<WeakRecipient<StateChanged>>,
+    /// The highest epoch of a breaker that is gone, so that one of the same name starts above it.
+    highest_epoch: Option<u64>,
+    evictions: u64,
+}
+
+impl Registry {
+    /// Finds a breaker; one whose actor is gone for good is forgotten.
+    pub(super) fn find(&mut self, name: &str) -> Option<Breaker> {
+        let entry = self.entries.get(name)?;
+        if entry.breaker.addr().connected() {
+            return Some(entry.breaker.clone());
+        }
+        self.remove(name);
+        None
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry) -> Breaker {
+        let breaker = entry.breaker.clone();
+        self.subscribers
+            .retain(|subscriber| subscriber.upgrade().is_some_and(|actor| actor.connected()));
+        for subscriber in &self.subscribers {
+            breaker.addr().do_send(Subscribe::new(subscriber.clone()));
+        }
+        self.entries
+            .insert(Arc::clone(breaker.gate().name()), entry);
+        breaker
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let Some(entry) = self.entries.remove(name) else {
+            return false;
+        };
+        let epoch = entry.breaker.gate().load().epoch();
+        self.highest_epoch = self.highest_epoch.max(Some(epoch));
+        true
+    }
+
+    /// Lets a breaker go that nobody would miss, and returns its name.
+    pub(super) fn evict_idle(&mut self, now: Timestamp) -> Option<Arc<str>> {
+        let name = self.entries.iter_mut().find_map(|(name, entry)| {
+            let breaker = &mut entry.breaker;
+            let idle = breaker.is_only_handle() && breaker.gate().is_idle(now);
+            idle.then(|| Arc::clone(name))
+        })?;
+        self.remove(&name);
+        self.evictions = self.evictions.saturating_add(1);
+        Some(name)
+    }
+
+    pub(super) fn subscribe(&mut self, subscriber: WeakRecipient<StateChanged>) {
+        for breaker in self.breakers() {
+            breaker.addr().do_send(Subscribe::new(subscriber.clone()));
+        }
+        self.subscribers.push(subscriber);
+    }
+
+    pub(super) fn breakers(&self) -> impl Iterator<Item = &Breaker> {
+        self.entries.values().map(|entry| &entry.breaker)
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.entries.keys().map(|name| name.to_string()).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn highest_epoch(&self) -> Option<u64> {
+        self.highest_epoch
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+}
