@@ -6,6 +6,8 @@ mod end;
 mod life;
 mod policy;
 mod restarts;
+#[cfg(test)]
+mod tests;
 
 use std::{
     any::type_name,
