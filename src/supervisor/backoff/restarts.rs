@@ -106,6 +106,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_delay_is_shorter_than_the_timer_can_wait() {
+        let policy = RestartPolicy::new().backoff(Duration::ZERO);
+        assert_eq!(delays(&policy, Duration::ZERO, 3), [SHORTEST_DELAY; 3]);
+    }
+
+    #[tokio::test]
     async fn limit_of_zero_holds_even_for_a_period_of_zero() {
         let policy = RestartPolicy::new().within(Duration::ZERO).max_restarts(0);
         assert_eq!(delays(&policy, SECOND, 100), []);
