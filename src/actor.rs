@@ -5,22 +5,22 @@
 //! circuit decides, the result is published. Then the message is answered, and then the change is told.
 
 mod handlers;
+mod outbox;
 mod timers;
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{Actor, Context, Supervised};
 
-use crate::circuit::{Circuit, CircuitState, Panicked, Permit};
+use crate::circuit::{Circuit, CircuitState, Permit};
 use crate::clock::{Clock, Timestamp};
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::{Flags, Gate, Notice};
 use crate::policy::{TripPolicy, Window};
-use crate::report;
+use outbox::Outbox;
 use timers::Timers;
 
 /// The actor that owns one circuit: its only writer, made and supervised by
@@ -36,34 +36,6 @@ pub struct BreakerActor {
     subscribers: Rc<RefCell<Subscribers>>,
     seq: u64,
     timers: Timers,
-}
-
-/// What is to be told of a step, after it was answered.
-#[must_use = "events have to be told"]
-struct Outbox {
-    gate: Arc<Gate>,
-    subscribers: Rc<RefCell<Subscribers>>,
-    events: Vec<StateChanged>,
-    panicked: Vec<Panicked>,
-    lost_probes: u64,
-    order: Option<Order>,
-}
-
-/// An operator's order, for the log.
-struct Order {
-    name: &'static str,
-    ttl: Option<Duration>,
-    reason: Option<Arc<str>>,
-}
-
-impl Order {
-    fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            ttl: None,
-            reason: None,
-        }
-    }
 }
 
 impl BreakerActor {
@@ -192,31 +164,6 @@ fn notice(circuit: &Circuit, drives_timers: bool, ticking: bool, now: Timestamp)
         flags,
         until,
         empty_at: circuit.empty_at(),
-    }
-}
-
-impl Outbox {
-    /// Tells subscribers and the log.
-    fn deliver(self) {
-        let name = self.gate.name();
-        if let Some(Order {
-            name: order,
-            ttl,
-            reason,
-        }) = self.order
-        {
-            report::order(name, order, ttl, reason.as_deref());
-        }
-        for event in &self.events {
-            report::transition(event);
-            self.subscribers.borrow_mut().tell(event);
-        }
-        for code in self.panicked {
-            report::decision_panicked(name, code);
-        }
-        if self.lost_probes > 0 {
-            report::lost_probes(name, self.lost_probes);
-        }
     }
 }
 

@@ -20,6 +20,11 @@ pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
+/// Runs what only reports: a subscriber or observer that panics must not end the supervision.
+pub(crate) fn quietly(f: impl FnOnce()) {
+    drop(caught(f));
+}
+
 fn text_of(payload: &(dyn Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&'static str>() {
         (*text).to_owned()

@@ -291,6 +291,10 @@ impl Circuit {
     }
 
     /// The one place where the end of a call meets the record.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "settling consumes the permit, so that none is settled twice"
+    )]
     pub(crate) fn end(&mut self, permit: Permit, ending: Ending, now: Timestamp) -> Settlement {
         let now = self.begin(now);
         self.record.newest = now;
@@ -302,13 +306,10 @@ impl Circuit {
         if epoch != self.record.epoch {
             return self.late();
         }
-        let slow = match ending {
-            Ending::Outcome { slow, .. } => slow || self.is_slow(admitted, now),
-            Ending::Gone => false,
-        };
+        let ending = self.aged(ending, admitted, now);
         match (&mut self.record.phase, slot) {
-            (Phase::Closed(_), None) => self.end_while_closed(ending, slow, now),
-            (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, slow, now),
+            (Phase::Closed(_), None) => self.end_while_closed(ending, now),
+            (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, now),
             (
                 Phase::Forced(Order {
                     kind: OrderKind::Closed,
@@ -331,14 +332,19 @@ impl Circuit {
         Settlement::Counted
     }
 
-    fn is_slow(&self, admitted: Timestamp, now: Timestamp) -> bool {
-        self.config
-            .slow_call()
-            .is_some_and(|slow| admitted.is_over(slow.duration, now))
+    /// An ending that is slow if the time since admission says so.
+    fn aged(&self, ending: Ending, admitted: Timestamp, now: Timestamp) -> Ending {
+        match (ending, self.config.slow_call()) {
+            (Ending::Outcome { outcome, slow }, Some(limit)) => Ending::Outcome {
+                outcome,
+                slow: slow || admitted.is_over(limit.duration, now),
+            },
+            (ending, _) => ending,
+        }
     }
 
-    fn end_while_closed(&mut self, ending: Ending, slow: bool, now: Timestamp) {
-        let Ending::Outcome { outcome, .. } = ending else {
+    fn end_while_closed(&mut self, ending: Ending, now: Timestamp) {
+        let Ending::Outcome { outcome, slow } = ending else {
             return;
         };
         let failed = match outcome {
@@ -352,12 +358,12 @@ impl Circuit {
         }
     }
 
-    fn end_probe(&mut self, slot: u64, ending: Ending, slow: bool, now: Timestamp) {
+    fn end_probe(&mut self, slot: u64, ending: Ending, now: Timestamp) {
         let Phase::HalfOpen { round, .. } = &mut self.record.phase else {
             return;
         };
         let held = round.give_back(slot, now);
-        let Ending::Outcome { outcome, .. } = ending else {
+        let Ending::Outcome { outcome, slow } = ending else {
             return;
         };
         let cause = match outcome {

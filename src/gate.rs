@@ -5,15 +5,15 @@
 //!
 //! The actor is the only writer of [`Gate::word`] and of the deadlines. Each publication first stores
 //! the deadline of the new word into the slot that the present word does *not* name (release), then
-//! stores the word (SeqCst, hence release). A handle loads the word (acquire), the deadline in the slot
+//! stores the word (`SeqCst`, hence release). A handle loads the word (acquire), the deadline in the slot
 //! it names (acquire), and the word again. If the deadline was overwritten meanwhile, it was for the
 //! word after the next one, whose store comes after that of the next word; so the second load sees at
 //! least the next word, whose slot differs, and the handle tries again. It never pairs a state with
 //! another state's deadline.
 //!
-//! Successes that a rate policy counts are added to a stripe (SeqCst) before the word is loaded
-//! (SeqCst); the actor stores a word that asks for reports (SeqCst) before it folds the stripes once
-//! more (SeqCst). In the one order of all four, either the handle sees the request or the actor sees
+//! Successes that a rate policy counts are added to a stripe (`SeqCst`) before the word is loaded
+//! (`SeqCst`); the actor stores a word that asks for reports (`SeqCst`) before it folds the stripes once
+//! more (`SeqCst`). In the one order of all four, either the handle sees the request or the actor sees
 //! the success, so none that could trip is overlooked.
 
 mod letters;

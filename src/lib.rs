@@ -17,7 +17,9 @@ mod report;
 mod supervisor;
 
 pub use actor::BreakerActor;
-pub use breaker::{Acquire, AskFuture, Breaker, Call, Classifier, Guarded, IntoCall, Permit, Settled, Target};
+pub use breaker::{
+    Acquire, AskFuture, Breaker, Call, Classifier, Guarded, IntoCall, Permit, Settled, Target,
+};
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};

@@ -312,8 +312,3 @@ pub(crate) struct Collect;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Follow(pub(crate) FeedSender);
-
-/// Ends the actor for good.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Remove;

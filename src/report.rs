@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use tracing::{debug, debug_span, error, info, warn};
 
-use crate::caught::caught;
+use crate::caught::{caught, quietly};
 use crate::circuit::Panicked;
+use crate::clock::Timestamp;
 use crate::event::StateChanged;
-
-fn quietly(report: impl FnOnce()) {
-    drop(caught(report));
-}
 
 pub(crate) fn transition(event: &StateChanged) {
     quietly(|| {
@@ -28,7 +25,7 @@ pub(crate) fn transition(event: &StateChanged) {
             slow_calls = evidence.slow_calls,
             samples = evidence.samples,
             attempt = evidence.attempt,
-            until = evidence.until.map(|until| until.as_micros()),
+            until = evidence.until.map(Timestamp::as_micros),
             reason = evidence.reason.as_deref(),
             "circuit breaker changed its state"
         );

@@ -129,9 +129,7 @@ impl BreakersBuilder {
     pub fn start_in_arbiter(self, arbiter: &ArbiterHandle) -> Breakers {
         Breakers {
             shared: Arc::new(Shared {
-                clock: self
-                    .clock
-                    .unwrap_or_else(|| Arc::new(SystemClock::new())),
+                clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
                 random: self.random,
                 max_breakers: self.max_breakers,
                 restart: self.restart,
@@ -209,17 +207,14 @@ impl Breakers {
         }
         let max = self.shared.max_breakers;
         if registry.len() >= max {
-            let evicted = registry.evict_idle(self.shared.clock.now());
-            match evicted {
-                Some(evicted) => report::evicted(&evicted),
-                None => {
-                    report::full(name, max);
-                    return Err(CreateError::Full {
-                        name: name.to_owned(),
-                        max,
-                    });
-                }
-            }
+            let Some(evicted) = registry.evict_idle(self.shared.clock.now()) else {
+                report::full(name, max);
+                return Err(CreateError::Full {
+                    name: name.to_owned(),
+                    max,
+                });
+            };
+            report::evicted(&evicted);
         }
         let Some(entry) = self.start_breaker(name, config, registry.highest_epoch()) else {
             return Err(CreateError::ArbiterStopped {
@@ -304,11 +299,7 @@ impl Breakers {
     ///
     /// The questions are sent now; the future collects the answers. Dropping it loses nothing.
     pub fn snapshots(&self) -> impl Future<Output = Vec<Snapshot>> + Send + 'static + use<> {
-        let requests: Vec<_> = self
-            .registry()
-            .breakers()
-            .map(|breaker| breaker.snapshot())
-            .collect();
+        let requests: Vec<_> = self.registry().breakers().map(Breaker::snapshot).collect();
         async move {
             let mut snapshots = Vec::with_capacity(requests.len());
             for request in requests {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::dev::{MessageResponse, OneshotSender};
 use actix::{
     Addr, AsyncContext, Context, Handler, MailboxError, Message, MessageResult, ResponseFuture,
 };
 
-use super::{BreakerActor, Order, Outbox};
+use super::BreakerActor;
+use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
 use crate::circuit::{Circuit, Ending, Refused};
 use crate::clock::Timestamp;
@@ -21,45 +21,6 @@ use crate::message::{
 };
 use crate::outcome::{Classify, Outcome};
 
-/// An answer that leaves before the change is told.
-struct Told<R> {
-    answer: R,
-    outbox: Outbox,
-}
-
-impl<R> Told<R> {
-    fn ordered(mut self, order: Order) -> Self {
-        self.outbox.order = Some(order);
-        self
-    }
-}
-
-impl<E> Told<Result<(), E>> {
-    fn ordered_if_ok(self, name: &'static str, ttl: Option<Duration>, reason: Arc<str>) -> Self {
-        if self.answer.is_err() {
-            return self;
-        }
-        self.ordered(Order {
-            name,
-            ttl,
-            reason: Some(reason),
-        })
-    }
-}
-
-impl<M> MessageResponse<BreakerActor, M> for Told<M::Result>
-where
-    M: Message,
-{
-    fn handle(self, _: &mut Context<BreakerActor>, asker: Option<OneshotSender<M::Result>>) {
-        if let Some(asker) = asker {
-            // An asker that went away gets nothing.
-            drop(asker.send(self.answer));
-        }
-        self.outbox.deliver();
-    }
-}
-
 impl BreakerActor {
     /// One step whose result is the answer.
     fn answer<R>(
@@ -68,7 +29,7 @@ impl BreakerActor {
         decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
     ) -> Told<R> {
         let (answer, outbox) = self.step(ctx, decide);
-        Told { answer, outbox }
+        Told::new(answer, outbox)
     }
 
     fn rejection(&self, refused: Refused) -> Rejected {
@@ -91,7 +52,7 @@ impl Handler<Settle> for BreakerActor {
         let (_, outbox) = self.step(ctx, |circuit, now| circuit.end(permit, ending, now));
         if let Some(done) = done {
             // A caller that went away does not wait for it.
-            drop(done.send(()));
+            let _ = done.send(());
         }
         outbox.deliver();
     }
@@ -109,7 +70,7 @@ impl Handler<Acquire> for BreakerActor {
             Ok(permit) => Ok(Grant::Closed(permit)),
             Err(refused) => Err(self.rejection(refused)),
         };
-        Told { answer, outbox }
+        Told::new(answer, outbox)
     }
 }
 
@@ -256,7 +217,7 @@ impl Handler<Release> for BreakerActor {
     type Result = Told<()>;
 
     fn handle(&mut self, _: Release, ctx: &mut Context<Self>) -> Self::Result {
-        let told = self.answer(ctx, |circuit, now| circuit.release(now));
+        let told = self.answer(ctx, Circuit::release);
         told.ordered(Order::new("release"))
     }
 }
@@ -265,7 +226,7 @@ impl Handler<Reset> for BreakerActor {
     type Result = Told<()>;
 
     fn handle(&mut self, _: Reset, ctx: &mut Context<Self>) -> Self::Result {
-        let told = self.answer(ctx, |circuit, now| circuit.reset(now));
+        let told = self.answer(ctx, Circuit::reset);
         told.ordered(Order::new("reset"))
     }
 }

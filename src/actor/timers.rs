@@ -4,6 +4,7 @@
 use actix::{AsyncContext, Context, SpawnHandle};
 
 use super::BreakerActor;
+use crate::circuit::Circuit;
 use crate::clock::Timestamp;
 
 /// The timers of one life of the actor. A [`SpawnHandle`] names another timer in the next one.
@@ -53,7 +54,7 @@ impl BreakerActor {
         if let Some(at) = deadline {
             let timer = ctx.run_later(at.since(now), |actor, ctx| {
                 actor.timers.deadline = None;
-                let ((), outbox) = actor.step(ctx, |circuit, now| circuit.advance(now));
+                let ((), outbox) = actor.step(ctx, Circuit::advance);
                 outbox.deliver();
             });
             self.timers.deadline = Some((at, timer));

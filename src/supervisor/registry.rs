@@ -95,7 +95,7 @@ impl Registry {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.entries.keys().map(|name| name.to_string()).collect()
+        self.entries.keys().map(ToString::to_string).collect()
     }
 
     pub(super) fn len(&self) -> usize {

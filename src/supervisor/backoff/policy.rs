@@ -55,9 +55,9 @@ impl RestartPolicy {
     /// Sets how many restarts there may be [`within`](Self::within) the period; an actor that ends
     /// once more is given up. Default: no limit.
     ///
-    /// Zero gives an actor up when it first ends. A limit above 4,096 counts as 4,096. A limit that
-    /// the delays leave no room for is never reached: ten restarts do not fit into a period of 60 s
-    /// when each waits for 10 s.
+    /// Zero gives an actor up when it first ends. A limit above 4,096 counts as none, since each
+    /// restart within the period is remembered. A limit that the delays leave no room for is never
+    /// reached: ten restarts do not fit into a period of 60 s when each waits for 10 s.
     pub fn max_restarts(mut self, restarts: u32) -> Self {
         self.max_restarts = Some(restarts);
         self

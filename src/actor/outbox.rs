@@ -1,0 +1,123 @@
+//! What is told of a step: to subscribers and to the log, after the answer has left (R27).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::{Context, Message};
+
+use super::BreakerActor;
+use crate::circuit::Panicked;
+use crate::event::{StateChanged, Subscribers};
+use crate::gate::Gate;
+use crate::report;
+
+/// What is to be told of a step, after it was answered.
+#[derive(Debug)]
+#[must_use = "events have to be told"]
+pub(super) struct Outbox {
+    pub(super) gate: Arc<Gate>,
+    pub(super) subscribers: Rc<RefCell<Subscribers>>,
+    pub(super) events: Vec<StateChanged>,
+    pub(super) panicked: Vec<Panicked>,
+    pub(super) lost_probes: u64,
+    pub(super) order: Option<Order>,
+}
+
+/// An operator's order, for the log.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) name: &'static str,
+    pub(super) ttl: Option<Duration>,
+    pub(super) reason: Option<Arc<str>>,
+}
+
+impl Order {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            ttl: None,
+            reason: None,
+        }
+    }
+}
+
+impl Outbox {
+    /// Tells subscribers and the log.
+    pub(super) fn deliver(self) {
+        let name = self.gate.name();
+        if let Some(Order {
+            name: order,
+            ttl,
+            reason,
+        }) = self.order
+        {
+            report::order(name, order, ttl, reason.as_deref());
+        }
+        for event in &self.events {
+            report::transition(event);
+            self.subscribers.borrow_mut().tell(event);
+        }
+        for code in self.panicked {
+            report::decision_panicked(name, code);
+        }
+        if self.lost_probes > 0 {
+            report::lost_probes(name, self.lost_probes);
+        }
+    }
+}
+
+/// An answer that leaves before the change is told.
+#[expect(
+    unnameable_types,
+    reason = "the associated type of a public actor's handlers has to be `pub`"
+)]
+#[derive(Debug)]
+pub struct Told<R> {
+    answer: R,
+    outbox: Outbox,
+}
+
+impl<R> Told<R> {
+    pub(super) fn new(answer: R, outbox: Outbox) -> Self {
+        Self { answer, outbox }
+    }
+
+    pub(super) fn ordered(mut self, order: Order) -> Self {
+        self.outbox.order = Some(order);
+        self
+    }
+}
+
+impl<E> Told<Result<(), E>> {
+    pub(super) fn ordered_if_ok(
+        self,
+        name: &'static str,
+        ttl: Option<Duration>,
+        reason: Arc<str>,
+    ) -> Self {
+        if self.answer.is_err() {
+            return self;
+        }
+        self.ordered(Order {
+            name,
+            ttl,
+            reason: Some(reason),
+        })
+    }
+}
+
+impl<M> MessageResponse<BreakerActor, M> for Told<M::Result>
+where
+    M: Message,
+{
+    fn handle(self, _: &mut Context<BreakerActor>, asker: Option<OneshotSender<M::Result>>) {
+        if let Some(asker) = asker {
+            // An asker that went away gets nothing.
+            drop(asker.send(self.answer));
+        }
+        self.outbox.deliver();
+    }
+}
