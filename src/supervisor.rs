@@ -32,7 +32,8 @@ const MAX_BREAKERS: usize = 1_024;
 /// The owner of breakers: makes them by name, finds them, removes them.
 ///
 /// Clones own the same breakers. The breakers' actors run on one arbiter, each under a
-/// [`BackoffSupervisor`]; their state lives as long as their owner or any handle (R30).
+/// [`BackoffSupervisor`]. A breaker lives as long as its owner or any handle to it does, whatever
+/// becomes of the actors that ask and are asked (R30).
 ///
 /// Names often come from outside, so their number is capped. To make room, a breaker may go that nobody
 /// would miss: it is closed, remembers nothing, and no handle to it is held (R32).

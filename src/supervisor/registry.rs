@@ -23,13 +23,6 @@ impl Entry {
     }
 }
 
-/// An entry that goes takes its actor along.
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.end.end();
-    }
-}
-
 #[derive(Default)]
 pub(super) struct Registry {
     entries: BTreeMap<Arc<str>, Entry>,
@@ -66,6 +59,7 @@ impl Registry {
         let Some(entry) = self.entries.remove(name) else {
             return false;
         };
+        entry.end.end();
         let epoch = entry.breaker.gate().load().epoch();
         self.highest_epoch = self.highest_epoch.max(Some(epoch));
         true
