@@ -32,10 +32,12 @@
 
 mod lifetime;
 mod order;
+mod outside;
 mod permit;
 mod probe;
 mod record;
 mod refused;
+mod settlement;
 mod snapshot;
 mod state;
 mod transition;
@@ -43,7 +45,6 @@ mod window;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,54 +52,26 @@ pub use lifetime::Lifetime;
 pub use permit::Permit;
 pub use record::Record;
 pub use refused::{Reason, Refused};
+pub(crate) use settlement::Ending;
+pub use settlement::{Panicked, Settlement};
 pub use snapshot::{Calls, Peek, Snapshot};
 pub use state::CircuitState;
 pub use transition::{Cause, Evidence, Transition};
-pub(crate) use window::Sample;
 
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::outcome::Outcome;
-use crate::random::{RandomSource, ThreadRandom};
+use crate::random::{RandomSource, ThreadRandom, draw};
 use order::{Order, OrderKind};
 use probe::Round;
 use record::Phase;
-use window::{Counts, Memory, Verdict};
+use window::{Counts, Memory, Sample, Verdict};
 
 /// How many transitions, and how many reports, wait to be fetched at most; older ones are dropped.
 const WAITING: usize = 64;
 
 /// The longest `retry_after` of a caller that met all probes in use (R9).
 const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
-
-/// What settling a permit did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Settlement {
-    /// The outcome was counted.
-    Counted,
-    /// The permit was of an earlier epoch: the outcome moved nothing (R11).
-    Late,
-}
-
-/// Code of the user's that panicked inside a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Panicked {
-    /// The [`TripRule`](crate::TripRule): the circuit did not trip.
-    TripRule,
-    /// The [`RandomSource`]: the break was not lengthened.
-    RandomSource,
-}
-
-/// How an admitted call ended, with what only the caller knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// It has an outcome; `slow` where the policy's limit on slow calls was reached.
-    Outcome { outcome: Outcome, slow: bool },
-    /// The caller went away (R10).
-    Gone,
-}
 
 /// The state machine of one breaker.
 pub struct Circuit {
@@ -142,35 +115,6 @@ impl Circuit {
         Self::from_record(config, random, record)
     }
 
-    /// Takes over what another process wrote down, at `now` of this one (R29): with a new epoch,
-    /// nothing later than `now` but an order's end, no break longer than the config's longest, and a
-    /// half-open round as a break that is over. A window of another policy than the config's is dropped.
-    pub fn restore(config: BreakerConfig, record: Record, now: Timestamp) -> Self {
-        let Record {
-            phase,
-            epoch,
-            attempt,
-            newest,
-        } = record;
-        let phase = match phase {
-            Phase::Closed(memory) => Phase::Closed(memory.restored(&config, now)),
-            Phase::Open { until } => Phase::Open {
-                until: until.min(now + config.longest_break()),
-            },
-            Phase::HalfOpen { due, .. } => Phase::Open {
-                until: due.min(now),
-            },
-            Phase::Forced(order) => Phase::Forced(order),
-        };
-        let record = Record {
-            phase,
-            epoch: next_epoch(epoch).max(now.as_micros()),
-            attempt,
-            newest: newest.min(now),
-        };
-        Self::from_record(config, Arc::new(ThreadRandom), record)
-    }
-
     fn from_record(config: BreakerConfig, random: Arc<dyn RandomSource>, record: Record) -> Self {
         Self {
             config,
@@ -181,12 +125,6 @@ impl Circuit {
             transitions: VecDeque::new(),
             panicked: VecDeque::new(),
         }
-    }
-
-    /// Starts above the epochs an owner has given out before, so that none is used twice (R1).
-    pub(crate) fn above_epoch(mut self, highest: u64) -> Self {
-        self.record.epoch = self.record.epoch.max(next_epoch(highest));
-        self
     }
 
     // Admission.
@@ -396,25 +334,6 @@ impl Circuit {
         }
     }
 
-    /// Counts `batch` successes of `epoch` that were collected outside, none of them slow; as if each
-    /// had been settled by itself. For rate policies.
-    pub(crate) fn settle_successes(&mut self, epoch: u64, batch: u64, now: Timestamp) {
-        if batch == 0 {
-            return;
-        }
-        let now = self.begin(now);
-        self.record.newest = now;
-        if epoch != self.record.epoch {
-            self.calls.late = self.calls.late.saturating_add(batch);
-            return;
-        }
-        self.calls.successes = self.calls.successes.saturating_add(batch);
-        if let Phase::Closed(memory) = &mut self.record.phase {
-            let verdict = memory.add_successes(batch, &self.config, now);
-            self.act_on(verdict, now);
-        }
-    }
-
     fn late(&mut self) -> Settlement {
         self.calls.late = self.calls.late.saturating_add(1);
         Settlement::Late
@@ -543,15 +462,10 @@ impl Circuit {
         if self.config.jitter() <= 0.0 {
             return 0.0;
         }
-        let random = catch_unwind(AssertUnwindSafe(|| self.random.uniform()));
-        match random {
-            Ok(random) if random.is_nan() => 0.0,
-            Ok(random) => random.clamp(0.0, 1.0),
-            Err(_) => {
-                push(&mut self.panicked, Panicked::RandomSource);
-                0.0
-            }
-        }
+        draw(&*self.random).unwrap_or_else(|| {
+            push(&mut self.panicked, Panicked::RandomSource);
+            0.0
+        })
     }
 
     /// Returns the record, for tests and for writing it down.
@@ -572,52 +486,6 @@ impl Circuit {
     /// Takes the oldest report of user code that panicked inside a decision.
     pub fn pop_panicked(&mut self) -> Option<Panicked> {
         self.panicked.pop_front()
-    }
-
-    // For the shell that publishes the state and collects successes outside.
-
-    /// Whether a success changes the record now: there is something for it to forget.
-    pub(crate) fn success_forgets(&self) -> bool {
-        match &self.record.phase {
-            Phase::Closed(memory) => self.config.success_forgets() && memory.newest().is_some(),
-            _ => false,
-        }
-    }
-
-    /// Whether the next success could trip; see [`Memory::success_may_trip`].
-    pub(crate) fn success_may_trip(&self, now: Timestamp) -> bool {
-        match &self.record.phase {
-            Phase::Closed(memory) => {
-                memory.success_may_trip(&self.config, now.max(self.record.newest))
-            }
-            _ => false,
-        }
-    }
-
-    /// When the present bucket of a window of time ends.
-    pub(crate) fn next_bucket(&self, now: Timestamp) -> Option<Timestamp> {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.next_bucket(&self.config, now.max(self.record.newest)),
-            _ => None,
-        }
-    }
-
-    /// When a closed circuit remembers nothing any more; `None` where time alone does not get there.
-    pub(crate) fn empty_at(&self) -> Option<Timestamp> {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.empty_at(&self.config, Timestamp::ZERO),
-            _ => None,
-        }
-    }
-
-    /// What became of the calls so far.
-    pub(crate) fn calls(&self) -> &Calls {
-        &self.calls
-    }
-
-    /// Counts outcomes that were found to be late outside.
-    pub(crate) fn count_late(&mut self, late: u64) {
-        self.calls.late = self.calls.late.saturating_add(late);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where jitter comes from: a trait and the default source.
 //! How much a break is lengthened by it is decided in [`config`](crate::config).
 
+use crate::caught::caught;
+
 /// A source of uniform numbers, asked once for every break when `jitter` is above 0 (R22).
 ///
 /// It runs inside the decision, so it must be quick and must not block. A source that panics counts
@@ -26,4 +28,14 @@ impl RandomSource for ThreadRandom {
     fn uniform(&self) -> f64 {
         fastrand::f64()
     }
+}
+
+/// Asks a source for a number in [0, 1]; `None` if it panicked.
+pub(crate) fn draw(source: &dyn RandomSource) -> Option<f64> {
+    let number = caught(|| source.uniform()).ok()?;
+    Some(if number.is_nan() {
+        0.0
+    } else {
+        number.clamp(0.0, 1.0)
+    })
 }

@@ -1,13 +1,17 @@
 //! All that a circuit remembers, as one value that cannot contradict itself (R1, R2).
 //! Nothing here decides; the steps that change it are in [`circuit`](super).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::CircuitState;
 use super::order::{Order, OrderKind};
 use super::probe::Round;
 use super::window::Memory;
+use super::{Circuit, CircuitState, next_epoch};
 use crate::clock::Timestamp;
+use crate::config::BreakerConfig;
+use crate::random::ThreadRandom;
 
 /// All that a circuit remembers; write it down to [`restore`](super::Circuit::restore) it in another
 /// process.
@@ -93,5 +97,36 @@ impl Record {
             Phase::HalfOpen { due, .. } => Some(*due),
             Phase::Closed(_) | Phase::Forced(_) => None,
         }
+    }
+}
+
+impl Circuit {
+    /// Takes over what another process wrote down, at `now` of this one (R29): with a new epoch,
+    /// nothing later than `now` but an order's end, no break longer than the config's longest, and a
+    /// half-open round as a break that is over. A window of another policy than the config's is dropped.
+    pub fn restore(config: BreakerConfig, record: Record, now: Timestamp) -> Self {
+        let Record {
+            phase,
+            epoch,
+            attempt,
+            newest,
+        } = record;
+        let phase = match phase {
+            Phase::Closed(memory) => Phase::Closed(memory.restored(&config, now)),
+            Phase::Open { until } => Phase::Open {
+                until: until.min(now + config.longest_break()),
+            },
+            Phase::HalfOpen { due, .. } => Phase::Open {
+                until: due.min(now),
+            },
+            Phase::Forced(order) => Phase::Forced(order),
+        };
+        let record = Record {
+            phase,
+            epoch: next_epoch(epoch).max(now.as_micros()),
+            attempt,
+            newest: newest.min(now),
+        };
+        Self::from_record(config, Arc::new(ThreadRandom), record)
     }
 }

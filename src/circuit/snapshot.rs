@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::record::Phase;
-use super::{Cause, Circuit, CircuitState, Evidence, Reason, Transition};
+use super::{Circuit, CircuitState, Reason};
 use crate::clock::Timestamp;
 
 /// What a call would meet at some instant.
@@ -136,25 +136,6 @@ impl Circuit {
             successes,
             inconclusive,
             calls: self.calls,
-        }
-    }
-
-    /// The state as a transition into itself, for a new subscriber.
-    pub(crate) fn present(&self, now: Timestamp) -> Transition {
-        let state = self.record.state();
-        let counts = self.counts(now);
-        Transition {
-            from: state,
-            to: state,
-            cause: Cause::Present,
-            at: now.max(self.record.newest),
-            epoch: self.record.epoch,
-            evidence: self.complete(Evidence {
-                failures: counts.failures,
-                slow_calls: counts.slow,
-                samples: counts.samples,
-                ..Evidence::default()
-            }),
         }
     }
 }

@@ -1,0 +1,96 @@
+//! What the shell around a circuit needs beside the steps: it publishes the state, and collects
+//! successes outside. Nothing here is a rule of its own.
+
+use super::record::Phase;
+use super::{Calls, Cause, Circuit, Evidence, Transition, next_epoch};
+use crate::clock::Timestamp;
+
+impl Circuit {
+    /// Starts above the epochs an owner has given out before, so that none is used twice (R1).
+    pub(crate) fn above_epoch(mut self, highest: u64) -> Self {
+        self.record.epoch = self.record.epoch.max(next_epoch(highest));
+        self
+    }
+
+    /// Counts `batch` successes of `epoch` that were collected outside, none of them slow; as if each
+    /// had been settled by itself. For rate policies.
+    pub(crate) fn settle_successes(&mut self, epoch: u64, batch: u64, now: Timestamp) {
+        if batch == 0 {
+            return;
+        }
+        let now = self.begin(now);
+        self.record.newest = now;
+        if epoch != self.record.epoch {
+            self.calls.late = self.calls.late.saturating_add(batch);
+            return;
+        }
+        self.calls.successes = self.calls.successes.saturating_add(batch);
+        if let Phase::Closed(memory) = &mut self.record.phase {
+            let verdict = memory.add_successes(batch, &self.config, now);
+            self.act_on(verdict, now);
+        }
+    }
+
+    /// The state as a transition into itself, for a new subscriber.
+    pub(crate) fn present(&self, now: Timestamp) -> Transition {
+        let state = self.record.state();
+        let counts = self.counts(now);
+        Transition {
+            from: state,
+            to: state,
+            cause: Cause::Present,
+            at: now.max(self.record.newest),
+            epoch: self.record.epoch,
+            evidence: self.complete(Evidence {
+                failures: counts.failures,
+                slow_calls: counts.slow,
+                samples: counts.samples,
+                ..Evidence::default()
+            }),
+        }
+    }
+
+    /// Whether a success changes the record now: there is something for it to forget.
+    pub(crate) fn success_forgets(&self) -> bool {
+        match &self.record.phase {
+            Phase::Closed(memory) => self.config.success_forgets() && memory.newest().is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the next success could trip; see [`Memory::success_may_trip`].
+    pub(crate) fn success_may_trip(&self, now: Timestamp) -> bool {
+        match &self.record.phase {
+            Phase::Closed(memory) => {
+                memory.success_may_trip(&self.config, now.max(self.record.newest))
+            }
+            _ => false,
+        }
+    }
+
+    /// When the present bucket of a window of time ends.
+    pub(crate) fn next_bucket(&self, now: Timestamp) -> Option<Timestamp> {
+        match &self.record.phase {
+            Phase::Closed(memory) => memory.next_bucket(&self.config, now.max(self.record.newest)),
+            _ => None,
+        }
+    }
+
+    /// When a closed circuit remembers nothing any more; `None` where time alone does not get there.
+    pub(crate) fn empty_at(&self) -> Option<Timestamp> {
+        match &self.record.phase {
+            Phase::Closed(memory) => memory.empty_at(&self.config),
+            _ => None,
+        }
+    }
+
+    /// What became of the calls so far.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Counts outcomes that were found to be late outside.
+    pub(crate) fn count_late(&mut self, late: u64) {
+        self.calls.late = self.calls.late.saturating_add(late);
+    }
+}
