@@ -1,4 +1,76 @@
-//! Circuit breakers for actix actors.
+//! Circuit breakers for [actix] actors.
+//!
+//! Actors ask other actors, and some of those answer slowly, wrongly or not at all. A breaker stands
+//! between the two: when its target fails too often it *trips*, and asks are rejected at once, with the
+//! time after which another attempt makes sense, instead of piling up. When the break is over, one ask
+//! at a time goes through as a *probe*, until the target is found to be well again.
+//!
+//! ```
+//! use actix::prelude::*;
+//! use actix_circuit_breaker::{AskError, BreakerConfig, Breakers};
+//! # #[derive(Message)]
+//! # #[rtype(result = "Result<u64, String>")]
+//! # struct Charge(u64);
+//! # struct Gateway;
+//! # impl Actor for Gateway { type Context = Context<Self>; }
+//! # impl Handler<Charge> for Gateway {
+//! #     type Result = Result<u64, String>;
+//! #     fn handle(&mut self, m: Charge, _: &mut Context<Self>) -> Self::Result { Ok(m.0) }
+//! # }
+//!
+//! # #[actix::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let breakers = Breakers::start();
+//! let breaker = breakers.create("payments", BreakerConfig::default())?;
+//! let payments = breaker.guard(Gateway.start()); // hold this where you held the address
+//! match payments.send(Charge(42)).await {
+//!     Ok(reply) => println!("the gateway says {reply:?}"),
+//!     Err(AskError::Rejected(rejected)) => println!("{rejected}"),
+//!     Err(error) => println!("no reply: {error}"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # States
+//!
+//! ```text
+//!            Tripped                 ProbeDue
+//!  Closed ────────────► Open ──────────────────► HalfOpen
+//!    ▲                    ▲   ProbeFailed,           │ │
+//!    │                    └── Inconclusive ──────────┘ │
+//!    └────────────────── Recovered ────────────────────┘
+//!
+//!  any state ── Forced ──► ForcedOpen / ForcedClosed ── Released ──► Closed
+//! ```
+//!
+//! # Guarantees
+//!
+//! - **Serialised**: what goes through the breaker's mailbox. At most
+//!   [`max_probes`](BreakerConfigBuilder::max_probes) probes run at once, failures are counted exactly,
+//!   events come in order, and whoever gets the tripping failure and asks again at once is rejected.
+//! - **One message old**: what a handle reads without a message. A closed breaker costs an ask two loads;
+//!   so a few asks from elsewhere may slip through while the trip is still in the mailbox.
+//! - **Lossy**: events to a subscriber that does not keep up. It sees the gap and always gets the newest.
+//! - **Late results move nothing**: a call that was admitted before the last change of state is counted
+//!   as late, whatever came of it.
+//! - **Nothing of yours can break it**: a panic in a target, a classifier, a rule or a subscriber is a
+//!   failure at most. A breaker whose own actor is gone for good guards nothing and blocks nothing.
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! | --- | --- |
+//! | the rules, in one file, usable without actix | [`circuit`] |
+//! | asking through a breaker | [`Breaker`], [`Guarded`] |
+//! | when it trips, how long it breaks | [`TripPolicy`], [`BreakerConfig`] |
+//! | what counts as a failure | [`Reply`], [`Outcome`] |
+//! | who owns breakers | [`Breakers`] |
+//! | actors that survive panics | [`BackoffSupervisor`] |
+//! | steering a breaker by its address | [`message`] |
+//! | being told of changes | [`StateChanged`], [`Transitions`] |
+//!
+//! Features: none yet; the crate does all it does with its default ones.
 
 mod actor;
 mod breaker;
@@ -25,10 +97,15 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 pub use error::{AskError, CallError, CreateError, Rejected};
 pub use event::{Lagged, StateChanged, Transitions};
-pub use message::{ForceClosed, ForceOpen, Snapshot};
+pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
 pub use supervisor::{
     BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, GaveUp, RestartPolicy,
 };
+
+/// The README's code, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

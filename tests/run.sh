@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The one test command: everything that has to hold, in the order in which it is cheapest to fail.
+# Needs nothing but Rust; uses cargo-nextest where it is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The optional features, each of which has to work alone.
+features=()
+# The examples that end by themselves.
+examples=(checkout supervision admin subscribe retry_inside two_step)
+
+step() { printf '\n== %s\n' "$*"; }
+
+for component in rustfmt clippy; do
+    if ! cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1; then
+        step "installing $component"
+        rustup component add "$component"
+    fi
+done
+
+step "format"
+cargo fmt --check
+
+step "clippy"
+cargo clippy --locked --all-targets --all-features -- -D warnings
+
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+
+step "layering"
+cargo test --locked --quiet --test layering
+
+if cargo nextest --version >/dev/null 2>&1; then
+    run_tests() { cargo nextest run --locked --no-fail-fast "$@"; }
+else
+    run_tests() { cargo test --locked --no-fail-fast --lib --tests "$@"; }
+fi
+
+step "tests"
+run_tests --all-features
+
+step "doctests"
+cargo test --locked --doc --all-features
+
+for example in "${examples[@]}"; do
+    step "example $example"
+    cargo run --locked --quiet --all-features --example "$example"
+done
+
+for feature in "${features[@]}"; do
+    step "feature $feature alone"
+    cargo clippy --locked --all-targets --features "$feature" -- -D warnings
+    run_tests --features "$feature"
+done
+
+step "everything passed"
