@@ -73,6 +73,7 @@ impl BreakerActor {
 
     /// Takes in what handles left outside the mailbox.
     fn take_in(&mut self, now: Timestamp) {
+        self.fold(now);
         let taken = self.gate.letters().take();
         for (permit, ending) in taken.ended {
             self.circuit.end(permit, ending, now);
@@ -83,7 +84,6 @@ impl BreakerActor {
             }
         }
         self.circuit.count_late(taken.late);
-        self.fold(now);
     }
 
     /// Takes in the successes that were counted on the stripes.

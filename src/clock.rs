@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use timestamp::Timestamp;
-pub(crate) use timestamp::micros;
+pub(crate) use timestamp::{micros, span_as_text};
 
 /// A source of the present instant.
 ///

@@ -43,7 +43,7 @@ impl Backoff {
 /// | setting | default | range |
 /// | --- | --- | --- |
 /// | `trip` | `FailureCount { failures: 5, within: 10 s, reset_on_success: false }` | see [`TripPolicy`] |
-/// | `call_timeout` | 5 s | 1 µs up to 2^53 - 1 µs |
+/// | `call_timeout` | 5 s | 1 µs up to 2^53 - 2 µs |
 /// | `break_duration` | 30 s | 1 µs up to 2^53 - 1 µs |
 /// | `backoff` | none | `factor` 1 or more, `max` at least `break_duration` |
 /// | `jitter` | 0 | 0 to 1 |

@@ -189,7 +189,8 @@ impl Serialize for Rejected {
         fields.serialize_field("breaker", self.breaker())?;
         fields.serialize_field("reason", &self.reason())?;
         fields.serialize_field("epoch", &self.epoch())?;
-        fields.serialize_field("retry_after", &self.retry_after())?;
+        let retry_after = self.retry_after().map(humantime::format_duration);
+        fields.serialize_field("retry_after", &retry_after.map(|after| after.to_string()))?;
         fields.end()
     }
 }

@@ -12,11 +12,11 @@ use pin_project_lite::pin_project;
 
 use super::nested::rejected;
 use super::timer::CallTimer;
-use super::{Breaker, Settled, judge};
+use super::{Breaker, Permit, Settled, judge};
 use crate::actor::BreakerActor;
 use crate::circuit::Ending;
 use crate::error::CallError;
-use crate::gate::{Admission, Held};
+use crate::gate::Admission;
 use crate::message::{Acquire, Grant};
 use crate::outcome::{ByReply, Classify, Outcome};
 use crate::report::CallSpan;
@@ -115,8 +115,8 @@ pin_project! {
 enum Leave {
     /// Admitted by reading the gate.
     Passed { epoch: u64 },
-    /// A probe, until it is settled.
-    Probe(Option<Held>),
+    /// A probe, until it is settled. Its permit knows what to do when it is dropped.
+    Probe(Option<Permit>),
 }
 
 impl Leave {
@@ -127,10 +127,9 @@ impl Leave {
             Self::Passed { epoch } => breaker
                 .settle_passed(*epoch, outcome, slow)
                 .map(Settled::waiting),
-            Self::Probe(held) => {
-                let permit = held.take().and_then(Held::take)?;
-                let receipt = breaker.send_ending(permit, Ending::Outcome { outcome, slow });
-                Some(Settled::waiting(receipt))
+            Self::Probe(permit) => {
+                let permit = permit.take()?;
+                Some(permit.settle(Ending::Outcome { outcome, slow }))
             }
         }
     }
@@ -280,7 +279,9 @@ where
                             }
                         };
                         let leave = match granted {
-                            Ok(Ok(Grant::Probe(held))) => Leave::Probe(Some(held)),
+                            Ok(Ok(Grant::Probe(held))) => {
+                                Leave::Probe(Some(Permit::probe(breaker.clone(), held)))
+                            }
                             Ok(Ok(Grant::Closed(permit))) => Leave::Passed {
                                 epoch: permit.epoch(),
                             },

@@ -49,6 +49,13 @@ impl Permit {
         }
     }
 
+    pub(super) fn probe(breaker: Breaker, held: Held) -> Self {
+        Self {
+            breaker,
+            leave: Some(Leave::Probe(held)),
+        }
+    }
+
     /// Tells whether the call is a probe.
     pub fn is_probe(&self) -> bool {
         matches!(self.leave, Some(Leave::Probe(_)))
@@ -56,24 +63,20 @@ impl Permit {
 
     /// Settles the call as a success, now; the future tells when the breaker has taken note.
     pub fn success(self) -> Settled {
-        self.settle(Outcome::Success)
+        self.settle(of(Outcome::Success))
     }
 
     /// Settles the call as a failure, now; the future tells when the breaker has taken note.
     pub fn failure(self) -> Settled {
-        self.settle(Outcome::Failure)
+        self.settle(of(Outcome::Failure))
     }
 
     /// Settles the call as one that says nothing about the target, now.
     pub fn ignore(self) -> Settled {
-        self.settle(Outcome::Ignored)
+        self.settle(of(Outcome::Ignored))
     }
 
-    fn settle(mut self, outcome: Outcome) -> Settled {
-        let ending = Ending::Outcome {
-            outcome,
-            slow: false,
-        };
+    pub(super) fn settle(mut self, ending: Ending) -> Settled {
         self.end(ending).map_or_else(Settled::now, Settled::waiting)
     }
 
@@ -102,6 +105,14 @@ impl Permit {
                 }
             }
         }
+    }
+}
+
+/// An ending that is slow only if its age says so.
+fn of(outcome: Outcome) -> Ending {
+    Ending::Outcome {
+        outcome,
+        slow: false,
     }
 }
 
@@ -213,10 +224,9 @@ impl Future for Acquire {
                 limit,
                 timer,
             } => match request.poll(cx) {
-                Poll::Ready(Ok(Ok(Grant::Probe(held)))) => Ok(Permit {
-                    breaker: this.breaker.clone(),
-                    leave: Some(Leave::Probe(held)),
-                }),
+                Poll::Ready(Ok(Ok(Grant::Probe(held)))) => {
+                    Ok(Permit::probe(this.breaker.clone(), held))
+                }
                 Poll::Ready(Ok(Ok(Grant::Closed(permit)))) => {
                     Ok(Permit::passed(this.breaker.clone(), permit.epoch()))
                 }

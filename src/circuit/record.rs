@@ -103,7 +103,8 @@ impl Record {
 impl Circuit {
     /// Takes over what another process wrote down, at `now` of this one (R29): with a new epoch,
     /// nothing later than `now` but an order's end, no break longer than the config's longest, and a
-    /// half-open round as a break that is over. A window of another policy than the config's is dropped.
+    /// half-open round as a break that is over. What the config's policy cannot read of the window is
+    /// dropped: a count of calls is of no use to one that looks at instants.
     pub fn restore(config: BreakerConfig, record: Record, now: Timestamp) -> Self {
         let Record {
             phase,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::record::Phase;
 use super::{Circuit, CircuitState, Reason};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, span_as_text};
 
 /// What a call would meet at some instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -20,6 +20,7 @@ pub struct Peek {
     /// Why a call would be rejected; `None` if it would be admitted.
     pub refusal: Option<Reason>,
     /// After what time a rejected call should come again; see [`Refused::retry_after`](super::Refused).
+    #[serde(serialize_with = "span_as_text")]
     pub retry_after: Option<Duration>,
 }
 
@@ -54,6 +55,7 @@ pub struct Snapshot {
     pub probe_due: bool,
     /// After what time a rejected call should come again; `None` if it would be admitted, and for a
     /// forced open without a ttl.
+    #[serde(serialize_with = "span_as_text")]
     pub retry_after: Option<Duration>,
     /// The epoch; see [`Record::epoch`](super::Record::epoch).
     pub epoch: u64,

@@ -191,7 +191,7 @@ impl Memory {
         match self {
             Self::Run(run) => Counts::of_failures(run.length().into()),
             Self::Instants(instants) => Counts::of_failures(length(instants.count(within, now))),
-            Self::Calls(calls) => calls.counts(window_calls(config)),
+            Self::Calls(calls) => calls.counts(),
             Self::Buckets(buckets) => buckets.counts(within, now),
         }
     }

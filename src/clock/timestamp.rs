@@ -94,3 +94,15 @@ impl fmt::Display for Timestamp {
 pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).map_or(Timestamp::MAX.0, |micros| micros.min(Timestamp::MAX.0))
 }
+
+/// Writes a span as people read it: "1m 30s".
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+pub(crate) fn span_as_text<S: serde::Serializer>(
+    span: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => serializer.collect_str(&humantime::format_duration(*span)),
+        None => serializer.serialize_none(),
+    }
+}

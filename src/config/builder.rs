@@ -116,6 +116,13 @@ impl BreakerConfigBuilder {
     /// Returns a [`ConfigError`] that names the first field out of its range, its value and the range.
     pub fn build(mut self) -> Result<BreakerConfig, ConfigError> {
         self.call_timeout = span("call_timeout", self.call_timeout)?;
+        if self.call_timeout == LONGEST {
+            return Err(ConfigError::new(
+                "call_timeout",
+                humantime::format_duration(self.call_timeout),
+                "less than 2^53 - 1 µs, since `probe_timeout` is more",
+            ));
+        }
         self.break_duration = span("break_duration", self.break_duration)?;
         if let Some(backoff) = &mut self.backoff {
             backoff.max = span("backoff.max", backoff.max)?;

@@ -12,6 +12,8 @@ use crate::clock::Timestamp;
 pub(in crate::circuit) struct LastCalls {
     /// All calls ever counted; the newest has this position.
     seen: u64,
+    /// Those of them in the window. Not derived from the window, which another process may set larger.
+    samples: u64,
     failures: VecDeque<u64>,
     slow: VecDeque<u64>,
     newest: Timestamp,
@@ -30,6 +32,7 @@ impl LastCalls {
 
     pub(super) fn add_successes(&mut self, batch: u64, window: u64, now: Timestamp) {
         self.seen = self.seen.saturating_add(batch);
+        self.samples = self.samples.saturating_add(batch).min(window);
         self.newest = now;
         let out = self.seen.saturating_sub(window);
         for positions in [&mut self.failures, &mut self.slow] {
@@ -39,40 +42,39 @@ impl LastCalls {
         }
     }
 
-    pub(super) fn counts(&self, window: u64) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         Counts {
             failures: super::length(self.failures.len()),
             slow: super::length(self.slow.len()),
-            samples: self.seen.min(window),
+            samples: self.samples,
         }
     }
 
     pub(super) fn newest(&self) -> Option<Timestamp> {
-        (self.seen > 0).then_some(self.newest)
+        (self.samples > 0).then_some(self.newest)
     }
 
+    /// Numbers the calls anew, from the oldest one in the window.
     pub(super) fn restored(self, window: u64, now: Timestamp) -> Self {
-        let Self {
-            seen,
-            failures,
-            slow,
-            newest,
-        } = self;
-        let out = seen.saturating_sub(window);
-        let kept = |positions: VecDeque<u64>| {
+        let samples = self.samples.min(self.seen).min(window);
+        let out = self.seen.saturating_sub(samples);
+        let renumbered = |positions: VecDeque<u64>| {
             let mut positions: Vec<_> = positions
                 .into_iter()
-                .filter(|position| *position > out && *position <= seen)
+                .filter(|position| *position <= self.seen)
+                .filter_map(|position| position.checked_sub(out))
+                .filter(|position| *position > 0)
                 .collect();
             positions.sort_unstable();
             positions.dedup();
             positions.into()
         };
         Self {
-            seen,
-            failures: kept(failures),
-            slow: kept(slow),
-            newest: newest.min(now),
+            seen: samples,
+            samples,
+            failures: renumbered(self.failures),
+            slow: renumbered(self.slow),
+            newest: self.newest.min(now),
         }
     }
 }
