@@ -7,6 +7,10 @@
     reason = "the module is compiled into each test binary"
 )]
 #![allow(
+    clippy::arithmetic_side_effects,
+    reason = "arithmetic of instants saturates"
+)]
+#![allow(
     clippy::panic,
     reason = "a helper that does not find what the story says fails the test"
 )]
