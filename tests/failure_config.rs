@@ -11,14 +11,10 @@ use std::time::Duration;
 
 use actix_circuit_breaker::circuit::{Circuit, CircuitState, Lifetime, Reason};
 use actix_circuit_breaker::{Backoff, BreakerConfig, SlowCall, Timestamp, TripPolicy, Window};
-use common::{Story as _, at, circuit, cons, count, rate, refused_field, secs, why};
+use common::{Story as _, at, circuit, cons, count, rate, read, refused_field, secs, why};
 
 /// The longest span there is: 2^53 - 1 µs.
 const LONGEST: Duration = Duration::from_micros((1 << 53) - 1);
-
-fn read(toml: &str) -> Result<BreakerConfig, String> {
-    toml::from_str(toml).map_err(|error| error.to_string())
-}
 
 /// With both bounds at zero the breaker tripped on its first check; negatives were silently ignored.
 #[test]
@@ -121,7 +117,7 @@ fn a_window_shorter_than_ten_buckets_still_has_buckets() {
     for window in [secs(0.001), micros(10), micros(9), micros(1)] {
         let mut circuit = circuit(rate(1.0, 2, Window::Time(window)));
         circuit.bad(at(0));
-        let last = at(0) + (window - micros(1));
+        let last = at(0) + window.saturating_sub(micros(1));
         assert_eq!(circuit.snapshot(last).failures, 1, "{window:?}");
         assert_eq!(circuit.snapshot(at(0) + window).failures, 0, "{window:?}");
     }
@@ -221,7 +217,7 @@ fn a_very_long_break_neither_ends_early_nor_overflows() {
     longest.trip(at(0));
     assert_eq!(
         why(longest.reject(at(1))),
-        (Reason::Open, Some(LONGEST - secs(1)))
+        (Reason::Open, Some(LONGEST.saturating_sub(secs(1))))
     );
 }
 

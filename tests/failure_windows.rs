@@ -15,12 +15,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use actix_circuit_breaker::circuit::{Circuit, CircuitState, Reason, Settlement};
+use actix_circuit_breaker::circuit::{CircuitState, Reason, Settlement};
 use actix_circuit_breaker::{
     Backoff, BreakerConfig, BreakerConfigBuilder, Reply as _, SlowCall, Timestamp, TripPolicy,
     Window,
 };
-use common::{Story as _, at, circuit, cons, count, rate, secs, why};
+use common::{Story as _, at, break_lengths, circuit, cons, count, rate, secs, why};
 
 use CircuitState::{Closed, HalfOpen, Open};
 
@@ -261,22 +261,6 @@ fn zero_is_an_instant_like_any_other() {
     assert!(circuit.admit(at(10)).is_probe());
 }
 
-/// Lets `rounds` probes fail and returns the length of each break, the first one with them.
-fn breaks(circuit: &mut Circuit, rounds: usize) -> Vec<Duration> {
-    let mut now = circuit.record().newest();
-    circuit.trip(now);
-    let mut lengths = Vec::new();
-    for round in 0..=rounds {
-        let due = circuit.deadline().unwrap();
-        lengths.push(due.since(now));
-        now = due;
-        if round < rounds {
-            circuit.bad(now);
-        }
-    }
-    lengths
-}
-
 /// A host took longer than designed to earn back trust: the multiplier ran one step beyond the cap.
 #[test]
 fn a_capped_break_does_not_grow_on_in_secret() {
@@ -286,10 +270,10 @@ fn a_capped_break_does_not_grow_on_in_secret() {
             .break_duration(secs(2))
             .backoff(Backoff::new(2.0, secs(7))),
     );
-    assert_eq!(breaks(&mut circuit, 4), [2, 4, 7, 7, 7].map(secs));
+    assert_eq!(break_lengths(&mut circuit, 4), [2, 4, 7, 7, 7].map(secs));
     circuit.good(at(1_000));
     assert_eq!(circuit.state(), Closed);
-    assert_eq!(breaks(&mut circuit, 1), [2, 4].map(secs));
+    assert_eq!(break_lengths(&mut circuit, 1), [2, 4].map(secs));
 }
 
 /// Breaks did not grow when it was the rate that tripped.
@@ -303,7 +287,7 @@ fn breaks_grow_whatever_policy_tripped() {
         cons(2),
     ] {
         let mut circuit = circuit(settings.backoff(Backoff::new(2.0, secs(60))));
-        assert_eq!(breaks(&mut circuit, 3), [10, 20, 40, 60].map(secs));
+        assert_eq!(break_lengths(&mut circuit, 3), [10, 20, 40, 60].map(secs));
     }
 }
 
@@ -512,11 +496,11 @@ fn totals_always_equal_the_calls_of_the_window() {
                 choice => {
                     let failed = choice < 5;
                     // A clock put back shows no less than was seen before.
-                    let seen = if slow { now } else { shown };
+                    let given = if slow { now } else { shown };
                     if failed {
-                        assert_eq!(circuit.err(permit, seen), Settlement::Counted);
+                        assert_eq!(circuit.err(permit, given), Settlement::Counted);
                     } else {
-                        assert_eq!(circuit.ok(permit, seen), Settlement::Counted);
+                        assert_eq!(circuit.ok(permit, given), Settlement::Counted);
                     }
                     list.push(Call {
                         settled: now,

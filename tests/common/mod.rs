@@ -95,6 +95,30 @@ pub fn refused_field(settings: BreakerConfigBuilder) -> String {
     }
 }
 
+/// Trips, lets `rounds` probes fail as soon as they may run, and returns the lengths of all breaks.
+#[track_caller]
+pub fn break_lengths(circuit: &mut Circuit, rounds: usize) -> Vec<Duration> {
+    let mut now = circuit.record().newest();
+    circuit.trip(now);
+    let mut lengths = Vec::new();
+    for round in 0..=rounds {
+        let Some(due) = circuit.deadline() else {
+            panic!("not open: {circuit:?}");
+        };
+        lengths.push(due.since(now));
+        now = due;
+        if round < rounds {
+            circuit.bad(now);
+        }
+    }
+    lengths
+}
+
+/// Reads settings; an error as text.
+pub fn read(toml: &str) -> Result<BreakerConfig, String> {
+    toml::from_str(toml).map_err(|error| error.to_string())
+}
+
 /// The story itself.
 pub trait Story {
     /// Asks and must be admitted.
