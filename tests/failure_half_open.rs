@@ -184,12 +184,36 @@ fn a_round_without_a_verdict_opens_again_but_not_over_a_running_probe() {
     );
 }
 
+#[test]
+fn a_probe_that_lost_its_slot_does_not_count_as_inconclusive() {
+    // case 13, R15: nor does one that was given back
+    let mut circuit = circuit(
+        cons(2)
+            .call_timeout(secs(1))
+            .probe_timeout(secs(2))
+            .max_inconclusive(1),
+    );
+    circuit.trip(at(0));
+    let slow = circuit.admit(at(10));
+    let next = circuit.admit(at(12));
+    circuit.ign(slow, at(12));
+    circuit.reclaim(next, at(12));
+    let expired = circuit.admit(at(12));
+    circuit.ign(expired, at(14));
+    assert_eq!(circuit.state(), HalfOpen);
+    assert_eq!(circuit.snapshot(at(14)).inconclusive, 0);
+    let probe = circuit.admit(at(14));
+    circuit.ign(probe, at(14));
+    assert_eq!(circuit.state(), Open);
+}
+
 /// "Not found" was ignored, used up trials and kept a target with two per cent of failures open.
 #[test]
 fn ignored_probes_give_their_turn_back_at_once() {
     // case 14, R15
     use Outcome::{Ignored, Success};
-    let mut ignoring = circuit(cons(2).successes_to_close(2));
+    // Three ignored in a row would open it: the success in between starts the count again (R13).
+    let mut ignoring = circuit(cons(2).successes_to_close(2).max_inconclusive(3));
     ignoring.trip(at(0));
     for (turn, outcome) in (1..).zip([Ignored, Ignored, Success, Ignored, Success]) {
         assert_eq!(ignoring.state(), if turn == 1 { Open } else { HalfOpen });

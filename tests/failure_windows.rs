@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use actix_circuit_breaker::circuit::{CircuitState, Reason, Settlement};
+use actix_circuit_breaker::circuit::{Circuit, CircuitState, Reason, Settlement};
 use actix_circuit_breaker::{
     Backoff, BreakerConfig, BreakerConfigBuilder, Reply as _, SlowCall, Timestamp, TripPolicy,
     Window,
@@ -357,6 +357,33 @@ fn the_pure_layer_reads_no_clock() {
             assert!(!text.contains(clock), "{} has {clock}", path.display());
         }
     }
+}
+
+/// A recovery time in the future, by skew, made the state read as recovering.
+#[test]
+fn a_record_from_another_clock_is_brought_to_the_present() {
+    // case 145, as far as one process shows it; R3, R29
+    let config = cons(2).build().unwrap();
+    let mut ahead = Circuit::new(config.clone(), at(3_600));
+    ahead.trip(at(3_600));
+    let open = ahead.record().clone();
+    let restored = Circuit::restore(config.clone(), open.clone(), at(0));
+    assert_eq!(restored.state(), Open);
+    let peek = restored.peek(at(0));
+    assert_eq!(
+        (peek.refusal, peek.retry_after),
+        (Some(Reason::Open), Some(secs(10)))
+    );
+    assert!(restored.record().epoch() > open.epoch());
+    assert_eq!(restored.record().newest(), at(0));
+
+    let _lost_with_its_process = ahead.admit(at(3_610));
+    let half_open = ahead.record().clone();
+    let mut restored = Circuit::restore(config, half_open.clone(), at(0));
+    assert_eq!(restored.state(), Open, "and due");
+    assert!(restored.peek(at(0)).probe_due);
+    let probe = restored.admit(at(0));
+    assert!(probe.epoch() > half_open.epoch());
 }
 
 // 133. Totals.

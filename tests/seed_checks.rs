@@ -286,6 +286,28 @@ fn a_forced_open_holds_until_released_and_tells_once() {
     assert_eq!(circuit.causes(), []);
 }
 
+#[test]
+fn an_order_empties_the_record() {
+    // check 30; R22, R23: the failed rounds of before are not remembered over it
+    let mut circuit = circuit(
+        cons(1)
+            .break_duration(secs(1))
+            .backoff(Backoff::new(2.0, secs(60))),
+    );
+    break_lengths(&mut circuit, 2);
+    assert_eq!(circuit.record().attempt(), 2);
+    let now = circuit.record().newest();
+    circuit.force_open(Some(secs(5)), "", now).unwrap();
+    assert_eq!(circuit.record().attempt(), 0);
+    let later = now + secs(5);
+    circuit.bad(later);
+    assert_eq!(
+        circuit.deadline(),
+        Some(later + secs(2)),
+        "one failed round"
+    );
+}
+
 /// The moves there are, each with its causes.
 fn is_legal(from: CircuitState, to: CircuitState, cause: Cause) -> bool {
     match cause {
@@ -500,6 +522,25 @@ fn a_closed_empty_record_is_not_kept_and_an_open_one_is_past_its_deadline() {
         .filter(|_| circuit.try_acquire(long_after).is_ok())
         .count();
     assert_eq!(admitted, 1);
+    // Half-open counts from the end of the last lease, an order from its ttl.
+    let margin = minutes(2 * 60 + 1);
+    assert_eq!(
+        circuit.lifetime(long_after),
+        Lifetime::For(minutes(30) + margin)
+    );
+    circuit
+        .force_open(Some(minutes(5)), "", long_after)
+        .unwrap();
+    assert_eq!(
+        circuit.lifetime(long_after),
+        Lifetime::For(minutes(5) + margin)
+    );
+    circuit
+        .force_closed(Some(minutes(5)), "", long_after)
+        .unwrap();
+    assert_eq!(circuit.lifetime(long_after), Lifetime::For(minutes(5)));
+    circuit.force_closed(None, "", long_after).unwrap();
+    assert_eq!(circuit.lifetime(long_after), Lifetime::Forever);
 }
 
 // Checks that need actors, for the tests of the shell:

@@ -260,6 +260,16 @@ fn fedify_shows_a_callback_failures_of_any_age_we_do_not() {
     assert_eq!(circuit.state(), Open);
 }
 
+/// A success deletes the record, and with it what the callback would have seen.
+#[test]
+fn fedify_forgets_what_a_callback_saw_with_any_success() {
+    let mut circuit = fedify_by(minutes(10), |failures| failures.len() >= 2);
+    circuit.bad(at_min(0));
+    circuit.good(at_min(1));
+    circuit.bad(at_min(2));
+    assert_eq!(circuit.state(), Closed);
+}
+
 /// There a predicate that throws makes the recording fail.
 #[test]
 fn fedify_passes_on_what_a_callback_throws_we_report_it_and_stay() {

@@ -113,7 +113,7 @@ impl Seed for Fedify {
     }
 }
 
-/// The pure core of RedisX.
+/// The pure core of `RedisX`.
 #[derive(Debug)]
 struct RedisX {
     threshold: usize,

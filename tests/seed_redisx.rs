@@ -1,4 +1,4 @@
-//! The second seed, `CircuitBreakerState` of NestJS RedisX: configured alike, its documented sequences give
+//! The second seed, `CircuitBreakerState` of `NestJS` `RedisX`: configured alike, its documented sequences give
 //! the same decisions, states and deadlines here, and where a rule says otherwise the test's name says so.
 //! Left out: its store. "check 4" names a check of the list that the seeds gave rise to.
 
@@ -367,6 +367,10 @@ fn redisx_sends_one_more_probe_per_lease_to_a_target_that_is_slower() {
         .filter(|millis| circuit.try_acquire(at_ms(*millis)).is_ok())
         .count();
     assert_eq!(admitted, 9);
+    // Of the slots, one is kept: what the lost probes held is swept out.
+    let written = serde_json::to_value(circuit.record()).unwrap();
+    let slots = written["phase"]["half_open"]["round"]["slots"].as_array();
+    assert_eq!(slots.unwrap().len(), 1, "{written}");
     assert_eq!(
         refused_field(redisx_settings().call_timeout(secs(600))),
         "probe_timeout"
