@@ -14,10 +14,11 @@
     clippy::cast_sign_loss,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::match_same_arms,
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "helpers of tests; a panic is a failed test, and the numbers are small"
+    reason = "helpers of tests; a panic is a failed test, the numbers are small, and a row stands for a rule"
 )]
 
 use std::collections::HashMap;
@@ -1108,7 +1109,7 @@ impl World {
             },
             Input::Lose(which) => {
                 if let Some(which) = self.pick(*which) {
-                    self.outstanding.swap_remove(which);
+                    drop(self.outstanding.swap_remove(which));
                 }
                 vec![]
             }
@@ -1242,7 +1243,7 @@ impl Both {
             }
             Input::ForceOpen(ttl) => model.force(true, ttl.map(|ttl| ttl * unit), "an order", now),
             Input::ForceClosed(ttl) => {
-                model.force(false, ttl.map(|ttl| ttl * unit), "an order", now)
+                model.force(false, ttl.map(|ttl| ttl * unit), "an order", now);
             }
             Input::Release => model.release(now),
             Input::Reset => model.reset(now),
@@ -1598,7 +1599,7 @@ fn the_inputs_reach_every_cause_refusal_and_settlement() {
             for event in world.transitions() {
                 let mut name = format!("{}: {} to {}", event.cause, event.from, event.to);
                 if event.cause == Cause::Tripped {
-                    name += &format!(" by {policy}");
+                    name = format!("{name} by {policy}");
                 }
                 *seen.entry(name).or_default() += 1;
             }

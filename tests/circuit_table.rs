@@ -22,9 +22,12 @@
     clippy::cast_precision_loss,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::match_same_arms,
     clippy::panic,
+    clippy::too_many_lines,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
-    reason = "helpers of tests; a panic is a failed test, and the numbers are small"
+    reason = "helpers of tests; a panic is a failed test, the numbers are small, and an arm stands for a row"
 )]
 
 use std::time::Duration;

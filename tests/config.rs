@@ -1,10 +1,12 @@
 //! The settings: what is refused and how it is said, what text reads as, and the defaults (R33).
 #![allow(
+    clippy::arithmetic_side_effects,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
-    reason = "helpers of tests; a panic is a failed test"
+    reason = "helpers of tests; a panic is a failed test, and the numbers are small"
 )]
 
 use std::sync::Arc;
