@@ -55,6 +55,8 @@ impl Backoff {
 /// Durations are cut to whole microseconds. In text they carry a unit (`"30s"`, `"1m 30s"`,
 /// `"250ms"`); a bare number is refused. Unknown fields are refused.
 ///
+/// Two are equal when they act alike, so a derived `probe_timeout` equals the same one set by hand.
+///
 /// # Examples
 ///
 /// ```
@@ -74,7 +76,7 @@ impl Backoff {
 /// assert_eq!(refused.to_string(), "`jitter` is 1.5, must be a number from 0 to 1");
 /// # Ok::<(), actix_circuit_breaker::ConfigError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct BreakerConfig {
     settings: BreakerConfigBuilder,
     /// Derived once: the settings' own or the default made from the others.
@@ -88,6 +90,16 @@ pub struct BreakerConfig {
 struct RuleFacts {
     lookback: Duration,
     reset_on_success: bool,
+}
+
+impl PartialEq for BreakerConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let in_force = |config: &Self| BreakerConfigBuilder {
+            probe_timeout: Some(config.probe_timeout),
+            ..config.settings.clone()
+        };
+        in_force(self) == in_force(other) && self.rule == other.rule
+    }
 }
 
 impl Default for BreakerConfig {

@@ -97,8 +97,8 @@ impl Circuit {
     /// Lifts an order: the circuit is closed and empty. Without an order it does nothing (R23).
     pub fn release(&mut self, now: Timestamp) {
         let now = self.begin(now);
-        self.record.newest = now;
         if matches!(self.record.phase, Phase::Forced(_)) {
+            self.record.newest = now;
             self.close(Cause::Released, Evidence::default(), now);
         }
     }
