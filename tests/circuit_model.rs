@@ -530,7 +530,10 @@ impl Model {
         if probe {
             // R16: slots whose lease is over are passed on; from here on they are nobody's.
             for over in &mut self.probes {
-                over.given_back |= over.lease_end <= now;
+                if !over.given_back && over.lease_end <= now {
+                    over.given_back = true;
+                    self.calls.lost_probes += 1;
+                }
             }
             let lease_end = now + self.settings.lease(timeout);
             self.probes.push(ModelProbe {

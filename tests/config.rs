@@ -215,7 +215,7 @@ fn the_longest_span_and_a_century_are_accepted() {
     let config = builder().call_timeout(LONGEST - micros(1)).build().unwrap();
     assert_eq!(config.probe_timeout(), LONGEST);
     let error = builder().call_timeout(LONGEST).build().unwrap_err();
-    assert_eq!(error.field(), "probe_timeout");
+    assert_eq!(error.field(), "call_timeout");
 }
 
 // R33, FAILURE_CASES 98

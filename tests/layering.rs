@@ -19,15 +19,19 @@ use std::path::Path;
 
 /// Every top-level module, from the one that may name all to those that stand alone. Modules of one layer
 /// may name each other in one direction; those of a layer marked `Free`, in both.
-const LAYERS: [(&[&str], Siblings); 5] = [
+const LAYERS: [(&[&str], Siblings); 6] = [
     (&["supervisor"], Siblings::OneWay),
     (&["breaker", "actor", "message"], Siblings::Free),
-    (&["gate", "event", "error", "store"], Siblings::OneWay),
+    (
+        &["gate", "event", "error", "store", "report"],
+        Siblings::OneWay,
+    ),
     (&["circuit"], Siblings::OneWay),
     (
         &["config", "policy", "outcome", "random", "clock"],
         Siblings::OneWay,
     ),
+    (&["caught"], Siblings::OneWay),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,7 +41,7 @@ enum Siblings {
 }
 
 /// The top-level modules that are pure; of `clock`, only the file `clock/timestamp.rs` is.
-const PURE: [&str; 5] = ["circuit", "config", "policy", "outcome", "random"];
+const PURE: [&str; 6] = ["circuit", "config", "policy", "outcome", "random", "caught"];
 
 /// What the pure layer does not name: the runtime, time, threads, locks, atomics, telemetry.
 const IMPURE: [&str; 24] = [
