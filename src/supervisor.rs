@@ -17,7 +17,7 @@ use registry::{Entry, Registry};
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
 use crate::circuit::Circuit;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
@@ -64,6 +64,21 @@ const MAX_BREAKERS: usize = 1_024;
 #[derive(Clone)]
 pub struct Breakers {
     shared: Arc<Shared>,
+}
+
+/// Whether a breaker was there.
+enum Found {
+    Known,
+    Made,
+}
+
+/// What making a breaker cost, to be dropped outside the lock.
+#[derive(Default)]
+struct Gone {
+    /// One of the same name whose actor was gone for good.
+    dead: Option<Entry>,
+    /// One that made room.
+    evicted: Option<Entry>,
 }
 
 struct Shared {
@@ -196,34 +211,53 @@ impl Breakers {
             let error = ConfigError::new("name", "\"\"", "at least one character long");
             return Err(CreateError::Name(error));
         }
+        // No code of the user's runs under the lock: neither a clock, nor a subscriber of the log, nor the
+        // `Drop` of what goes.
+        let now = self.shared.clock.now();
+        let mut gone = Gone::default();
+        let created = self.find_or_insert(name, config, now, &mut gone);
+        if let Some(evicted) = &gone.evicted {
+            report::evicted(evicted.name());
+        }
+        match &created {
+            Ok((_, Found::Made)) => report::created(name),
+            Err(CreateError::Full { max, .. }) => report::full(name, *max),
+            _ => {}
+        }
+        created.map(|(breaker, _)| breaker)
+    }
+
+    fn find_or_insert(
+        &self,
+        name: &str,
+        config: BreakerConfig,
+        now: Timestamp,
+        gone: &mut Gone,
+    ) -> Result<(Breaker, Found), CreateError> {
+        let name_again = || name.to_owned();
         let mut registry = self.registry();
         if let Some(breaker) = registry.find(name) {
             return if *breaker.gate().config() == config {
-                Ok(breaker)
+                Ok((breaker, Found::Known))
             } else {
-                Err(CreateError::Conflict {
-                    name: name.to_owned(),
-                })
+                Err(CreateError::Conflict { name: name_again() })
             };
         }
+        gone.dead = registry.remove(name);
         let max = self.shared.max_breakers;
         if registry.len() >= max {
-            let Some(evicted) = registry.evict_idle(self.shared.clock.now()) else {
-                report::full(name, max);
+            gone.evicted = registry.evict_idle(now);
+            if gone.evicted.is_none() {
                 return Err(CreateError::Full {
-                    name: name.to_owned(),
+                    name: name_again(),
                     max,
                 });
-            };
-            report::evicted(&evicted);
+            }
         }
-        let Some(entry) = self.start_breaker(name, config, registry.highest_epoch()) else {
-            return Err(CreateError::ArbiterStopped {
-                name: name.to_owned(),
-            });
-        };
-        report::created(name);
-        Ok(registry.insert(entry))
+        let entry = self
+            .start_breaker(name, config, now, registry.highest_epoch())
+            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
+        Ok((registry.insert(entry), Found::Made))
     }
 
     /// Makes a breaker and its actor; `None` if the arbiter has stopped.
@@ -231,6 +265,7 @@ impl Breakers {
         &self,
         name: &str,
         config: BreakerConfig,
+        now: Timestamp,
         highest_epoch: Option<u64>,
     ) -> Option<Entry> {
         let Shared {
@@ -240,7 +275,6 @@ impl Breakers {
             arbiter,
             ..
         } = &*self.shared;
-        let now = clock.now();
         let shown = Arc::new(config.clone());
         let mut circuit = Circuit::with_random(config, Arc::clone(random), now);
         if let Some(highest) = highest_epoch {
@@ -277,7 +311,8 @@ impl Breakers {
     /// Removes the breaker of that name and ends its actor; tells whether there was one. Handles that
     /// are held elsewhere guard nothing from then on: their calls pass, with one warning.
     pub fn remove(&self, name: &str) -> bool {
-        self.registry().remove(name)
+        let removed = self.registry().remove(name);
+        removed.is_some()
     }
 
     /// Returns the names of all breakers, sorted.

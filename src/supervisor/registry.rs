@@ -21,6 +21,10 @@ impl Entry {
     pub(super) fn new(breaker: Breaker, end: EndHandle) -> Self {
         Self { breaker, end }
     }
+
+    pub(super) fn name(&self) -> &str {
+        self.breaker.name()
+    }
 }
 
 #[derive(Default)]
@@ -33,16 +37,13 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Finds a breaker; one whose actor is gone for good is forgotten.
-    pub(super) fn find(&mut self, name: &str) -> Option<Breaker> {
-        let entry = self.entries.get(name)?;
-        if entry.breaker.addr().connected() {
-            return Some(entry.breaker.clone());
-        }
-        self.remove(name);
-        None
+    /// Finds a breaker whose actor is not gone for good.
+    pub(super) fn find(&self, name: &str) -> Option<Breaker> {
+        let breaker = &self.entries.get(name)?.breaker;
+        breaker.addr().connected().then(|| breaker.clone())
     }
 
+    /// Adds a breaker under a free name.
     pub(super) fn insert(&mut self, entry: Entry) -> Breaker {
         let breaker = entry.breaker.clone();
         self.subscribers
@@ -50,31 +51,28 @@ impl Registry {
         for subscriber in &self.subscribers {
             breaker.addr().do_send(Subscribe::new(subscriber.clone()));
         }
-        self.entries
-            .insert(Arc::clone(breaker.gate().name()), entry);
+        let name = Arc::clone(breaker.gate().name());
+        self.entries.insert(name, entry);
         breaker
     }
 
-    pub(super) fn remove(&mut self, name: &str) -> bool {
-        let Some(entry) = self.entries.remove(name) else {
-            return false;
-        };
+    pub(super) fn remove(&mut self, name: &str) -> Option<Entry> {
+        let entry = self.entries.remove(name)?;
         entry.end.end();
         let epoch = entry.breaker.gate().load().epoch();
         self.highest_epoch = self.highest_epoch.max(Some(epoch));
-        true
+        Some(entry)
     }
 
-    /// Lets a breaker go that nobody would miss, and returns its name.
-    pub(super) fn evict_idle(&mut self, now: Timestamp) -> Option<Arc<str>> {
+    /// Lets a breaker go that nobody would miss.
+    pub(super) fn evict_idle(&mut self, now: Timestamp) -> Option<Entry> {
         let name = self.entries.iter_mut().find_map(|(name, entry)| {
             let breaker = &mut entry.breaker;
             let idle = breaker.is_only_handle() && breaker.gate().is_idle(now);
             idle.then(|| Arc::clone(name))
         })?;
-        self.remove(&name);
         self.evictions = self.evictions.saturating_add(1);
-        Some(name)
+        self.remove(&name)
     }
 
     pub(super) fn subscribe(&mut self, subscriber: WeakRecipient<StateChanged>) {
