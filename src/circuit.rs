@@ -244,7 +244,7 @@ impl Circuit {
         if epoch != self.record.epoch {
             return self.late();
         }
-        let ending = self.aged(ending, admitted, now);
+        let ending = self.aged(ending, admitted, now, slot.is_some());
         match (&mut self.record.phase, slot) {
             (Phase::Closed(_), None) => self.end_while_closed(ending, now),
             (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, now),
@@ -270,15 +270,19 @@ impl Circuit {
         Settlement::Counted
     }
 
-    /// An ending that is slow if the time since admission says so.
-    fn aged(&self, ending: Ending, admitted: Timestamp, now: Timestamp) -> Ending {
-        match (ending, self.config.slow_call()) {
-            (Ending::Outcome { outcome, slow }, Some(limit)) => Ending::Outcome {
-                outcome,
-                slow: slow || admitted.is_over(limit.duration, now),
-            },
-            (ending, _) => ending,
-        }
+    /// An ending that is slow if the time since admission says so; a slow success of a probe is a failure
+    /// (R18).
+    fn aged(&self, ending: Ending, admitted: Timestamp, now: Timestamp, probe: bool) -> Ending {
+        let (Ending::Outcome { outcome, slow }, Some(limit)) = (ending, self.config.slow_call())
+        else {
+            return ending;
+        };
+        let slow = slow || admitted.is_over(limit.duration, now);
+        let outcome = match outcome {
+            Outcome::Success if probe && slow => Outcome::Failure,
+            outcome => outcome,
+        };
+        Ending::Outcome { outcome, slow }
     }
 
     fn end_while_closed(&mut self, ending: Ending, now: Timestamp) {
@@ -301,17 +305,17 @@ impl Circuit {
             return;
         };
         let held = round.give_back(slot, now);
-        let Ending::Outcome { outcome, slow } = ending else {
+        let Ending::Outcome { outcome, .. } = ending else {
             return;
         };
         let cause = match outcome {
-            Outcome::Success if !slow => {
+            Outcome::Success => {
                 if round.succeed() < self.config.successes_to_close() {
                     return;
                 }
                 Cause::Recovered
             }
-            Outcome::Success | Outcome::Failure => Cause::ProbeFailed,
+            Outcome::Failure => Cause::ProbeFailed,
             Outcome::Ignored => {
                 let limit = self.config.max_inconclusive();
                 if !held || round.shrug() < limit || round.held(now) > 0 {

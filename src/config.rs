@@ -217,33 +217,27 @@ impl BreakerConfig {
             Some(backoff) => backoff.max,
             None => self.settings.break_duration,
         };
-        lengthen(longest, self.settings.jitter)
+        from_f64(to_f64(longest) * (1.0 + self.settings.jitter))
     }
 
     /// The length of a break after `attempt` failed rounds (R22): the base grown and capped, then
     /// lengthened by the share `random` of the jitter. The growth is a loop of products, each capped,
     /// so that scripts in Lua compute the same doubles; a power could differ in its last bit.
     pub(crate) fn break_length(&self, attempt: u32, random: f64) -> Duration {
-        let base = self.settings.break_duration;
-        let grown = match self.settings.backoff {
-            Some(Backoff { factor, max }) if factor > 1.0 => {
-                let ceiling = to_f64(max);
-                let mut length = to_f64(base);
-                for _ in 0..attempt {
-                    if length >= ceiling {
-                        break;
-                    }
-                    length *= factor;
-                }
+        let mut length = to_f64(self.settings.break_duration);
+        if let Some(Backoff { factor, max }) = self.settings.backoff
+            && factor > 1.0
+        {
+            let ceiling = to_f64(max);
+            for _ in 0..attempt {
                 if length >= ceiling {
-                    max
-                } else {
-                    from_f64(length)
+                    break;
                 }
+                length *= factor;
             }
-            _ => base,
-        };
-        lengthen(grown, self.settings.jitter * random)
+            length = length.min(ceiling);
+        }
+        from_f64(length * (1.0 + self.settings.jitter * random))
     }
 
     /// How long a record is worth keeping after its last instant (R31).
@@ -253,15 +247,6 @@ impl BreakerConfig {
             .max(self.probe_timeout)
             .saturating_mul(2)
             .saturating_add(Duration::from_secs(60))
-    }
-}
-
-/// A span made longer by a share of itself, in whole microseconds, rounded down.
-fn lengthen(span: Duration, share: f64) -> Duration {
-    if share > 0.0 {
-        from_f64(to_f64(span) * (1.0 + share))
-    } else {
-        span
     }
 }
 

@@ -562,6 +562,8 @@ impl Model {
             return Settlement::Late; // R11
         }
         match outcome {
+            // R18: a slow success of a probe is a failure.
+            Some(Outcome::Success) if slow && permit.probe => self.calls.failures += 1,
             Some(Outcome::Success) => self.calls.successes += 1,
             Some(Outcome::Failure) => self.calls.failures += 1,
             _ => self.calls.ignored += 1,
@@ -804,7 +806,9 @@ impl Model {
                 ..
             } => until + margin,
         };
-        Lifetime::For(Duration::from_micros(end.saturating_sub(now)))
+        Lifetime::For(Duration::from_micros(
+            end.saturating_sub(now.max(self.newest)),
+        ))
     }
 }
 

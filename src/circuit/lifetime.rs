@@ -23,17 +23,14 @@ pub enum Lifetime {
 impl Circuit {
     /// Returns how long the record is worth keeping from `now` on (R31).
     pub fn lifetime(&self, now: Timestamp) -> Lifetime {
+        let now = now.max(self.record.newest);
         let margin = self.config.margin();
         let end = match &self.record.phase {
             Phase::Closed(memory) => match memory.newest() {
-                None => return Lifetime::None,
-                Some(_)
-                    if memory.counts(&self.config, now.max(self.record.newest))
-                        == Counts::default() =>
-                {
-                    return Lifetime::None;
+                Some(newest) if memory.counts(&self.config, now) != Counts::default() => {
+                    newest + margin
                 }
-                Some(newest) => newest + margin,
+                _ => return Lifetime::None,
             },
             Phase::Open { until } => *until + margin,
             Phase::HalfOpen { due, round } => {

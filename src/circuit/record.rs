@@ -11,7 +11,7 @@ use super::window::Memory;
 use super::{Circuit, CircuitState, next_epoch};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
-use crate::random::ThreadRandom;
+use crate::random::{RandomSource, ThreadRandom};
 
 /// All that a circuit remembers; write it down to [`restore`](super::Circuit::restore) it in another
 /// process.
@@ -106,6 +106,16 @@ impl Circuit {
     /// half-open round as a break that is over. What the config's policy cannot read of the window is
     /// dropped: a count of calls is of no use to one that looks at instants.
     pub fn restore(config: BreakerConfig, record: Record, now: Timestamp) -> Self {
+        Self::restore_with_random(config, record, Arc::new(ThreadRandom), now)
+    }
+
+    /// Takes over as [`restore`](Self::restore) does, with a random source of one's own for the jitter.
+    pub fn restore_with_random(
+        config: BreakerConfig,
+        record: Record,
+        random: Arc<dyn RandomSource>,
+        now: Timestamp,
+    ) -> Self {
         let Record {
             phase,
             epoch,
@@ -128,6 +138,6 @@ impl Circuit {
             attempt,
             newest: newest.min(now),
         };
-        Self::from_record(config, Arc::new(ThreadRandom), record)
+        Self::from_record(config, random, record)
     }
 }

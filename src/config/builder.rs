@@ -248,10 +248,10 @@ impl BreakerConfigBuilder {
 /// Checks a span and cuts it to whole microseconds.
 pub(crate) fn span(field: &'static str, span: Duration) -> Result<Duration, ConfigError> {
     let cut = Duration::from_micros(micros(span));
-    if cut.is_zero() || span > LONGEST {
+    if cut.is_zero() || span.as_micros() > LONGEST.as_micros() {
         return Err(ConfigError::new(
             field,
-            format!("{span:?}"),
+            humantime::format_duration(span),
             "a span from 1 µs to 2^53 - 1 µs (about 285 years)",
         ));
     }

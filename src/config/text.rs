@@ -102,7 +102,7 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 fn trip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TripFields>, D::Error> {
-    named("trip", deserializer).map(Some)
+    named("trip", deserializer)
 }
 
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BackoffFields>, D::Error> {
