@@ -1,0 +1,9 @@
+//! Records from bytes that anybody may have written.
+#![no_main]
+
+#[path = "../checks.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    checks::record(data);
+});
