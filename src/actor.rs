@@ -21,7 +21,7 @@ use crate::event::{StateChanged, Subscribers};
 use crate::gate::{Flags, Gate, Notice};
 use crate::policy::{TripPolicy, Window};
 use outbox::Outbox;
-use timers::Timers;
+use timers::{AHEAD, Timers};
 
 /// The actor that owns one circuit: its only writer, made and supervised by
 /// [`Breakers`](crate::Breakers).
@@ -155,6 +155,7 @@ fn notice(circuit: &Circuit, drives_timers: bool, ticking: bool, now: Timestamp)
     let tallies = counts && drives_timers;
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
+        .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !drives_timers))
         .with(Flags::REPORT.when(tallies && (timed && !ticking || circuit.success_may_trip(now))));

@@ -175,7 +175,12 @@ impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "breaker `{}` is {}", self.breaker(), self.reason())?;
         match self.retry_after() {
-            Some(after) => write!(f, ", retry after {}", humantime::format_duration(after)),
+            Some(after) => {
+                // For a person to read, so in whole milliseconds, and never too early.
+                let millis = after.as_micros().div_ceil(1_000).try_into();
+                let after = millis.map_or(after, Duration::from_millis);
+                write!(f, ", retry after {}", humantime::format_duration(after))
+            }
             None => Ok(()),
         }
     }
@@ -223,4 +228,35 @@ pub enum CreateError {
         /// The name.
         name: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    fn rejected(until: Option<u64>) -> Rejected {
+        let origin = Origin {
+            name: "payments".into(),
+            clock: Arc::new(ManualClock::new()),
+        };
+        Rejected::new(
+            Arc::new(origin),
+            Reason::Open,
+            1,
+            until.map(Timestamp::from_micros),
+        )
+    }
+
+    #[test]
+    fn a_rejection_reads_in_whole_milliseconds_rounded_up() {
+        let read = |until| rejected(until).to_string();
+        assert_eq!(read(None), "breaker `payments` is open");
+        assert_eq!(read(Some(0)), "breaker `payments` is open, retry after 0s");
+        assert_eq!(read(Some(1)), "breaker `payments` is open, retry after 1ms");
+        assert_eq!(
+            read(Some(1_098_445)),
+            "breaker `payments` is open, retry after 1s 99ms"
+        );
+    }
 }

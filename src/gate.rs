@@ -147,7 +147,9 @@ impl Gate {
                 continue;
             }
             let stripe = self.stripes.mine();
-            let looks = !self.drives_timers || stripe.next_is_nth_rejection(LOOK_EVERY);
+            let looks = !self.drives_timers
+                || word.has(Flags::NEAR)
+                || stripe.next_is_nth_rejection(LOOK_EVERY);
             if looks && until <= stripe.origin().clock.now().as_micros() {
                 return Admission::Ask;
             }

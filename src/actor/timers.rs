@@ -1,11 +1,18 @@
-//! When the breaker's actor wakes by itself: to mark a break as over, and to fold the buckets of a
+//! When the breaker's actor wakes by itself: to mark a break as nearly over and as over, and to fold the buckets of a
 //! window of time. A timer decides nothing; late, lost or doubled it costs the circuit nothing (R28).
+
+use std::time::Duration;
 
 use actix::{AsyncContext, Context, SpawnHandle};
 
 use super::BreakerActor;
 use crate::circuit::Circuit;
 use crate::clock::Timestamp;
+
+/// How long before a deadline handles begin to look at the clock by themselves. A timer is late by a
+/// millisecond or by what keeps the arbiter busy, and a caller that comes again after the very
+/// `retry_after` it was told must not be too early for it.
+pub(super) const AHEAD: Duration = Duration::from_millis(50);
 
 /// The timers of one life of the actor. A [`SpawnHandle`] names another timer in the next one.
 #[derive(Debug, Default)]
@@ -52,7 +59,10 @@ impl BreakerActor {
             ctx.cancel_future(outdated);
         }
         if let Some(at) = deadline {
-            let timer = ctx.run_later(at.since(now), |actor, ctx| {
+            let rest = at.since(now);
+            // Twice: to mark it as near, and to do what is due.
+            let wait = rest.checked_sub(AHEAD).filter(|wait| !wait.is_zero());
+            let timer = ctx.run_later(wait.unwrap_or(rest), |actor, ctx| {
                 actor.timers.deadline = None;
                 let ((), outbox) = actor.step(ctx, Circuit::advance);
                 outbox.deliver();

@@ -4,12 +4,13 @@ use std::fmt;
 
 use crate::circuit::CircuitState;
 
-/// The published word: three bits of state, five of flags, and the epoch above them.
+/// The published word: three bits of state, six of flags, and the epoch above them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
 const STATE: u64 = 0b111;
-const EPOCH_SHIFT: u32 = 8;
+const EPOCH_SHIFT: u32 = 9;
+const BELOW_EPOCH: u64 = (1 << EPOCH_SHIFT) - 1;
 
 const CLOSED: u64 = 0;
 const FORCED_CLOSED: u64 = 1;
@@ -32,6 +33,8 @@ impl Flags {
     pub(crate) const REPORT: Self = Self(1 << 6);
     /// The deadline is in the odd slot.
     pub(crate) const ODD: Self = Self(1 << 7);
+    /// The deadline is near: who is to be rejected looks at the clock first.
+    pub(crate) const NEAR: Self = Self(1 << 8);
 
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -97,7 +100,7 @@ impl Word {
     }
 
     pub(super) const fn flags(self) -> Flags {
-        Flags(self.0 & (0xff ^ STATE))
+        Flags(self.0 & (BELOW_EPOCH ^ STATE))
     }
 }
 
