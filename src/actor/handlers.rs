@@ -10,6 +10,7 @@ use actix::{
 use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
+use crate::caught::caught;
 use crate::circuit::{Circuit, Ending, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
@@ -20,6 +21,7 @@ use crate::message::{
     Release, Reset, Sampled, Settle, Snapshot, Subscribe,
 };
 use crate::outcome::{Classify, Outcome};
+use crate::report;
 
 impl BreakerActor {
     /// One step whose result is the answer.
@@ -103,11 +105,16 @@ where
         };
         // Made here, so that the time counts from admission; awaited in a task of its own, so that
         // neither this mailbox nor a restart of this actor is bound to the target.
-        let reply = tokio::time::timeout(call_timeout, ask.target.send(ask.message));
+        // A closed target drops the message, whose destructor is the user's: it may panic.
+        let sent = caught(|| ask.target.send(ask.message)).ok();
+        let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
         outbox.deliver();
         Box::pin(async move {
-            let reply = reply.await;
-            errand.finish(reply.ok(), ask.classify, call_timeout).await
+            let reply = match reply {
+                Some(reply) => reply.await.ok(),
+                None => Some(Err(MailboxError::Closed)),
+            };
+            errand.finish(reply, ask.classify, call_timeout).await
         })
     }
 }
@@ -137,7 +144,9 @@ impl Errand {
             }
             None => (Err(AskError::Timeout(call_timeout)), Outcome::Failure),
         };
-        drop(classify);
+        if let Err(cause) = caught(|| drop(classify)) {
+            report::classifier_panicked(self.gate.name(), &cause);
+        }
         if let Some(permit) = self.held.take() {
             let slow = matches!(result, Err(AskError::Timeout(_)));
             let ending = Ending::Outcome { outcome, slow };
