@@ -29,9 +29,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
+use actix_circuit_breaker::message::ForceOpen;
 use actix_circuit_breaker::{
-    AskError, Backoff, BackoffSupervisor, Breaker, BreakerConfig, Breakers, Cause, ForceOpen,
-    Guarded, RestartPolicy, Timestamp, TripPolicy,
+    AskError, Backoff, BackoffSupervisor, Breaker, BreakerConfig, Breakers, Cause, Guarded,
+    RestartPolicy, Timestamp, TripPolicy,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

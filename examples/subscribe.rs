@@ -9,9 +9,9 @@ use std::io;
 use std::time::Duration;
 
 use actix::prelude::*;
+use actix_circuit_breaker::message::ForceOpen;
 use actix_circuit_breaker::{
-    Breaker, BreakerConfig, Breakers, CallError, Cause, CircuitState, ForceOpen, StateChanged,
-    TripPolicy,
+    Breaker, BreakerConfig, Breakers, CallError, Cause, CircuitState, StateChanged, TripPolicy,
 };
 use futures::StreamExt;
 use tokio::time::sleep;

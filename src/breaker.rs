@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub use ask::AskFuture;
 pub use call::{Call, IntoCall};
 pub use guard::{Classifier, Guarded};
-pub use permit::{Acquire, Permit};
+pub use permit::{AcquireFuture, Permit};
 pub use settle::Settled;
 pub(crate) use settle::{judge, settle};
 pub use target::Target;
@@ -308,8 +308,8 @@ impl Breaker {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn acquire(&self) -> Acquire {
-        Acquire::new(self)
+    pub fn acquire(&self) -> AcquireFuture {
+        AcquireFuture::new(self)
     }
 
     // Looking.

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use actix::System;
+use actix_circuit_breaker::message::ForceOpen;
 use actix_circuit_breaker::{
-    Breaker, BreakerConfig, Breakers, CallError, CircuitState, ForceOpen, TripPolicy,
+    Breaker, BreakerConfig, Breakers, CallError, CircuitState, TripPolicy,
 };
 use tokio::time::sleep;
 

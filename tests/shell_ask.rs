@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::Ask;
+use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
 use actix_circuit_breaker::{
-    AskError, BreakerConfigBuilder, CallError, CircuitState, ForceClosed, ForceOpen, Outcome,
-    Reason, SlowCall, Timestamp, TripPolicy, TripRule, Window,
+    AskError, BreakerConfigBuilder, CallError, CircuitState, Outcome, Reason, SlowCall, Timestamp,
+    TripPolicy, TripRule, Window,
 };
 use harness::*;
 

@@ -13,9 +13,8 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::Subscribe;
-use actix_circuit_breaker::{
-    Breaker, Breakers, Cause, CircuitState, ForceClosed, ForceOpen, ManualClock, StateChanged,
-};
+use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
+use actix_circuit_breaker::{Breaker, Breakers, Cause, CircuitState, ManualClock, StateChanged};
 use futures::{FutureExt, StreamExt};
 use harness::*;
 

@@ -162,7 +162,7 @@ impl fmt::Debug for Permit {
 pin_project! {
     /// The future of [`Breaker::acquire`]. Once it is ready it stays pending when polled again.
     #[must_use = "futures do nothing unless polled"]
-    pub struct Acquire {
+    pub struct AcquireFuture {
         breaker: Breaker,
         #[pin]
         stage: Stage,
@@ -183,7 +183,7 @@ pin_project! {
     }
 }
 
-impl Acquire {
+impl AcquireFuture {
     pub(super) fn new(breaker: &Breaker) -> Self {
         let decided = |result| Stage::Decided {
             result: Some(result),
@@ -209,7 +209,7 @@ impl Acquire {
     }
 }
 
-impl Future for Acquire {
+impl Future for AcquireFuture {
     type Output = Result<Permit, AskError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -247,9 +247,9 @@ impl Future for Acquire {
     }
 }
 
-impl fmt::Debug for Acquire {
+impl fmt::Debug for AcquireFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire")
+        f.debug_struct("AcquireFuture")
             .field("breaker", &self.breaker.name())
             .finish_non_exhaustive()
     }
