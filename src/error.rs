@@ -16,8 +16,8 @@ use crate::config::ConfigError;
 #[non_exhaustive]
 pub enum AskError {
     /// The breaker did not let the ask through: the target never saw it.
-    #[error("rejected")]
-    Rejected(#[source] Rejected),
+    #[error(transparent)]
+    Rejected(Rejected),
     /// No reply came within the call timeout, which is given. The target may still work on the
     /// message.
     #[error("no reply within {0:?}")]
@@ -48,8 +48,8 @@ impl AskError {
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The breaker did not let the call through: the future was not polled.
-    #[error("rejected")]
-    Rejected(#[source] Rejected),
+    #[error(transparent)]
+    Rejected(Rejected),
     /// The call did not end within the call timeout, which is given.
     #[error("not done within {0:?}")]
     Timeout(Duration),
