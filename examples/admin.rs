@@ -73,20 +73,21 @@ async fn order(admin: &Addr<Admin>, what: &str, name: &'static str, command: Com
 }
 
 fn line(snapshot: &Snapshot) -> String {
-    let mut line = snapshot.state.to_string();
+    let mut parts = vec![snapshot.state.to_string()];
+    if let Some(reason) = &snapshot.reason {
+        parts.push(format!("\"{reason}\""));
+    }
     if let Some(left) = snapshot.retry_after {
-        line += &format!(" for {:.1} s more", left.as_secs_f64());
+        parts.push(format!("for {:.1} s more", left.as_secs_f64()));
     }
     if snapshot.probe_due {
-        line += ", the next call is a probe";
-    }
-    if let Some(reason) = &snapshot.reason {
-        line += &format!(" ({reason})");
+        parts.push("the next call is a probe".to_owned());
     }
     if snapshot.failures > 0 {
-        line += &format!(", counting {} failures", snapshot.failures);
+        parts.push(format!("{} failures counted", snapshot.failures));
     }
-    line + &format!("; {} rejected so far", snapshot.calls.rejected)
+    parts.push(format!("{} calls rejected so far", snapshot.calls.rejected));
+    parts.join(", ")
 }
 
 #[actix::main]
