@@ -73,19 +73,21 @@ async fn order(admin: &Addr<Admin>, what: &str, name: &'static str, command: Com
 }
 
 fn line(snapshot: &Snapshot) -> String {
-    let left = snapshot.retry_after.map(|left| left.as_secs_f64());
-    let left = left.map_or(String::new(), |left| format!(" for {left:.1} s more"));
-    let due = if snapshot.probe_due {
-        ", next call is a probe"
-    } else {
-        ""
-    };
-    let reason = snapshot.reason.as_deref();
-    let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-    format!(
-        "{}{left}{due}{reason}; failures {}, rejected {}",
-        snapshot.state, snapshot.failures, snapshot.calls.rejected
-    )
+    let mut parts = vec![snapshot.state.to_string()];
+    if let Some(reason) = &snapshot.reason {
+        parts.push(format!("\"{reason}\""));
+    }
+    if let Some(left) = snapshot.retry_after {
+        parts.push(format!("for {:.1} s more", left.as_secs_f64()));
+    }
+    if snapshot.probe_due {
+        parts.push("the next call is a probe".to_owned());
+    }
+    if snapshot.failures > 0 {
+        parts.push(format!("{} failures counted", snapshot.failures));
+    }
+    parts.push(format!("{} calls rejected so far", snapshot.calls.rejected));
+    parts.join(", ")
 }
 
 #[actix::main]

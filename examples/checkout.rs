@@ -172,6 +172,9 @@ async fn main() -> Result<ExitCode, Failed> {
             println!("the server ended: {error}");
         }
     });
+    while TcpStream::connect(address).await.is_err() {
+        sleep(Duration::from_millis(5)).await;
+    }
     story.tell(format_args!("server is healthy, at {address}"));
 
     // Scaled down: in earnest these are seconds.

@@ -30,9 +30,16 @@ impl Printer {
 
 async fn print(breaker: &Breaker, printer: &mut Printer, page: &str) -> Result<(), AskError> {
     let permit = breaker.acquire().await?;
-    let kind = if permit.is_probe() { "probe" } else { "call" };
+    let kind = if permit.is_probe() {
+        "a probe"
+    } else {
+        "a call"
+    };
     let result = printer.print(page);
-    println!("{kind}: {result:?}");
+    match &result {
+        Ok(()) => println!("{kind}: {page} is printed"),
+        Err(error) => println!("{kind}: {error}"),
+    }
     match result {
         Ok(()) => permit.success().await,
         // Our own mistake says nothing about the printer.
@@ -64,19 +71,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     print(&breaker, &mut printer, "page 2").await?;
     println!("after two failures in a row: {}", breaker.state());
 
-    if let Err(AskError::Rejected(rejected)) = print(&breaker, &mut printer, "page 2").await {
-        println!("rejected: {rejected}");
+    if let Err(error) = print(&breaker, &mut printer, "page 2").await {
+        if let AskError::Rejected(rejected) = &error {
+            println!("no call: {rejected}");
+        }
+        sleep(error.retry_after().unwrap_or_default()).await;
     }
-
+    println!("that time is over, and somebody has mended the printer");
     printer.jammed = false;
-    sleep(Duration::from_millis(300)).await;
-    println!("the break is over, somebody mended the printer");
 
     // A caller that goes away: the probe's slot is free again at once.
     let forgotten = breaker.acquire().await?;
-    println!("a permit is taken, {}", breaker.state());
+    println!("a probe's permit is taken: {}", breaker.state());
     drop(forgotten);
-    println!("it was dropped, still {}", breaker.state());
+    println!("it was dropped, which is no verdict: {}", breaker.state());
 
     print(&breaker, &mut printer, "page 2").await?;
     println!("after a successful probe: {}", breaker.state());

@@ -1,5 +1,7 @@
 //! What `retry_after` promises: who comes again after that time is not told to wait once more.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::future::Future;
 use std::time::Duration;
 
