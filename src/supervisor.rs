@@ -196,10 +196,39 @@ impl Breakers {
             let error = ConfigError::new("name", "\"\"", "at least one character long");
             return Err(CreateError::Name(error));
         }
+        // Told when the registry is free again: who listens may ask this owner back.
+        let mut evicted = None;
+        let found = self.find_or_make(name, config, &mut evicted);
+        if let Some(evicted) = evicted {
+            report::evicted(&evicted);
+        }
+        match found {
+            Ok((breaker, new)) => {
+                if new {
+                    report::created(name);
+                }
+                Ok(breaker)
+            }
+            Err(error) => {
+                if let CreateError::Full { max, .. } = error {
+                    report::full(name, max);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The breaker of that name, and whether it is new.
+    fn find_or_make(
+        &self,
+        name: &str,
+        config: BreakerConfig,
+        evicted: &mut Option<Arc<str>>,
+    ) -> Result<(Breaker, bool), CreateError> {
         let mut registry = self.registry();
         if let Some(breaker) = registry.find(name) {
             return if *breaker.gate().config() == config {
-                Ok(breaker)
+                Ok((breaker, false))
             } else {
                 Err(CreateError::Conflict {
                     name: name.to_owned(),
@@ -208,22 +237,20 @@ impl Breakers {
         }
         let max = self.shared.max_breakers;
         if registry.len() >= max {
-            let Some(evicted) = registry.evict_idle(self.shared.clock.now()) else {
-                report::full(name, max);
+            *evicted = registry.evict_idle(self.shared.clock.now());
+            if evicted.is_none() {
                 return Err(CreateError::Full {
                     name: name.to_owned(),
                     max,
                 });
-            };
-            report::evicted(&evicted);
+            }
         }
         let Some(entry) = self.start_breaker(name, config, registry.highest_epoch()) else {
             return Err(CreateError::ArbiterStopped {
                 name: name.to_owned(),
             });
         };
-        report::created(name);
-        Ok(registry.insert(entry))
+        Ok((registry.insert(entry), true))
     }
 
     /// Makes a breaker and its actor; `None` if the arbiter has stopped.
