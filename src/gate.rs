@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use letters::{Held, Letters, Owed, end_of_drop};
+pub(crate) use letters::{Errand, Held, Letters, Owed, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
 use crate::circuit::{CircuitState, Permit, Reason};
@@ -89,6 +89,7 @@ pub(crate) struct Gate {
     sampling: AtomicBool,
     warned: AtomicBool,
     owed: AtomicUsize,
+    errands: AtomicUsize,
     restarts: AtomicU64,
     stripes: Stripes,
     letters: Mutex<Letters>,
@@ -113,6 +114,7 @@ impl Gate {
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
+            errands: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             stripes: Stripes::new(name, clock, notice.epoch),
             letters: Mutex::default(),
@@ -254,10 +256,11 @@ impl Gate {
     }
 
     /// Tells whether the breaker could be forgotten without a difference: it is closed and, at `now`,
-    /// remembers nothing, and nothing is under way to its actor.
+    /// remembers nothing, and nothing is under way to its actor or by it.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it.
-        self.owed.load(Ordering::Acquire) == 0
+        self.errands.load(Ordering::Acquire) == 0
+            && self.owed.load(Ordering::Acquire) == 0
             && self.letters().is_empty()
             && self.stripes.tallied() == 0
             && self.load().state() == CircuitState::Closed
@@ -339,12 +342,21 @@ impl Gate {
         Held::new(Arc::clone(self), permit)
     }
 
+    /// Announces a call that the actor makes itself.
+    pub(crate) fn errand(self: &Arc<Self>) -> Errand {
+        Errand::new(self)
+    }
+
     pub(crate) fn unsent(&self) -> Unsent {
         self.stripes.unsent()
     }
 
     fn owed(&self) -> &AtomicUsize {
         &self.owed
+    }
+
+    fn errands(&self) -> &AtomicUsize {
+        &self.errands
     }
 }
 

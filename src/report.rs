@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tracing::span::{Entered, Span};
 use tracing::{debug, debug_span, error, info, warn};
 
 use crate::caught::{caught, quietly};
@@ -100,7 +101,7 @@ pub(crate) fn full(breaker: &str, max: usize) {
 /// The span of one guarded call. Boxed, and only where somebody listens at debug level, so that a
 /// future carries no more than a pointer for it.
 #[derive(Debug)]
-pub(crate) struct CallSpan(Option<Box<tracing::Span>>);
+pub(crate) struct CallSpan(Option<Box<Span>>);
 
 impl CallSpan {
     #[inline]
@@ -128,11 +129,27 @@ impl CallSpan {
     }
 }
 
+/// Closing a span runs the subscriber's code, and a future may be dropped in mid-unwind.
+impl Drop for CallSpan {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            quietly(|| drop(span));
+        }
+    }
+}
+
 #[cold]
-fn run_in<R>(span: &tracing::Span, poll: impl FnOnce() -> R) -> R {
+fn run_in<R>(span: &Span, poll: impl FnOnce() -> R) -> R {
     // Entered by hand: only the subscriber's part may be caught, not the poll.
-    let entered = caught(|| span.enter());
-    let result = poll();
-    quietly(|| drop(entered));
-    result
+    let _inside = Inside(caught(|| span.enter()).ok());
+    poll()
+}
+
+/// Leaves a span, in mid-unwind too, where a panic of the subscriber would abort the process.
+struct Inside<'s>(Option<Entered<'s>>);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        quietly(|| drop(self.0.take()));
+    }
 }

@@ -15,7 +15,7 @@ use crate::circuit::{Circuit, Ending, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
 use crate::error::{AskError, Rejected};
-use crate::gate::{Gate, Held};
+use crate::gate::{self, Gate, Held};
 use crate::message::{
     Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetSnapshot, Grant, Reconfigure,
     Release, Reset, Sampled, Settle, Snapshot, Subscribe,
@@ -100,6 +100,7 @@ where
         };
         let errand = Errand {
             held: self.gate.hold(permit),
+            _under_way: self.gate.errand(),
             gate: Arc::clone(&self.gate),
             breaker: ctx.address(),
         };
@@ -122,6 +123,8 @@ where
 /// A call that the breaker makes itself.
 struct Errand {
     held: Held,
+    /// Until the outcome was handled.
+    _under_way: gate::Errand,
     gate: Arc<Gate>,
     breaker: Addr<BreakerActor>,
 }

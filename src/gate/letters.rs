@@ -139,3 +139,21 @@ impl Drop for Owed {
         self.0.owed().fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+/// One call that the actor makes itself, for somebody who may have no handle. Dropped when its outcome
+/// was handled.
+#[derive(Debug)]
+pub(crate) struct Errand(Arc<Gate>);
+
+impl Errand {
+    pub(super) fn new(gate: &Arc<Gate>) -> Self {
+        gate.errands().fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(gate))
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.0.errands().fetch_sub(1, Ordering::AcqRel);
+    }
+}

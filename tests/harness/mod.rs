@@ -70,6 +70,10 @@ impl Counter {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
+    pub(crate) fn sub(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
     pub(crate) fn get(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
