@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::Ask;
+use actix_circuit_breaker::message::ForceOpen;
 use actix_circuit_breaker::{
     AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, Cause, CircuitState,
-    ForceOpen, Reason, RestartPolicy, Window,
+    Reason, RestartPolicy, Window,
 };
 use futures::{FutureExt, StreamExt};
 use harness::*;

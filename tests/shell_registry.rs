@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::Ask;
+use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
 use actix_circuit_breaker::{
-    Breaker, BreakerConfig, Breakers, CircuitState, CreateError, ForceClosed, ForceOpen,
-    ManualClock, Window,
+    Breaker, BreakerConfig, Breakers, CircuitState, CreateError, ManualClock, Window,
 };
 use harness::*;
 

@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actix_circuit_breaker::message::Ask;
-use actix_circuit_breaker::{
-    Breakers, CircuitState, ForceClosed, ForceOpen, Outcome, TripPolicy, TripRule,
-};
+use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
+use actix_circuit_breaker::{Breakers, CircuitState, Outcome, TripPolicy, TripRule};
 use futures::FutureExt;
 use harness::*;
 use tracing::level_filters::LevelFilter;
