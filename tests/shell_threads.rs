@@ -290,11 +290,11 @@ async fn orders_hold_against_traffic_from_other_threads() {
         })
         .collect();
     for _ in 0..200 {
-        let order = actix_circuit_breaker::ForceOpen::new("x");
+        let order = actix_circuit_breaker::message::ForceOpen::new("x");
         breaker.force_open(order).await.unwrap().unwrap();
         assert_eq!(breaker.state(), CircuitState::ForcedOpen);
         assert!(breaker.acquire().await.unwrap_err().is_rejected());
-        let order = actix_circuit_breaker::ForceClosed::new("x");
+        let order = actix_circuit_breaker::message::ForceClosed::new("x");
         breaker.force_closed(order).await.unwrap().unwrap();
         assert_eq!(breaker.state(), CircuitState::ForcedClosed);
         let call = breaker.call_with(async { Err::<(), _>(BAD) }, |_: &Result<(), Oops>| {
