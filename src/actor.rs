@@ -66,7 +66,7 @@ impl BreakerActor {
         self.take_in(now);
         let result = decide(&mut self.circuit, now);
         self.set_timers(ctx, now);
-        self.publish(now);
+        self.publish(ctx, now);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
     }
@@ -96,7 +96,7 @@ impl BreakerActor {
     }
 
     /// Makes the circuit's state known to the handles.
-    fn publish(&mut self, now: Timestamp) {
+    fn publish(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
         for _ in 0..2 {
             let notice = notice(
                 &self.circuit,
@@ -111,6 +111,8 @@ impl BreakerActor {
             if !notice.flags.has(Flags::REPORT) || !self.fold(now) {
                 break;
             }
+            // It may have begun a break, or the first bucket of a window.
+            self.set_timers(ctx, now);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 
 pub(crate) use feed::FeedSender;
 pub use feed::{Lagged, Transitions};
-pub(crate) use subscribers::Subscribers;
+pub(crate) use subscribers::{Subscribers, alive};
 
 /// A breaker's state changed: the message that subscribers get (R25).
 ///

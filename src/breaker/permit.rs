@@ -87,9 +87,9 @@ impl Permit {
                 Some(self.breaker.send_ending(permit, ending))
             }
             Leave::Passed { epoch, since } => {
-                let Ending::Outcome { outcome, slow } = ending else {
-                    self.breaker.gate().count_ignored();
-                    return None;
+                let (outcome, slow) = match ending {
+                    Ending::Outcome { outcome, slow } => (outcome, slow),
+                    Ending::Gone => (Outcome::Ignored, false),
                 };
                 match since {
                     // The circuit compares the times.

@@ -91,7 +91,7 @@ impl fmt::Debug for Subscribers {
 }
 
 /// The recipient, if its actor lives: an upgrade alone gives dead actors too.
-fn alive(actor: &WeakRecipient<StateChanged>) -> Option<Recipient<StateChanged>> {
+pub(crate) fn alive(actor: &WeakRecipient<StateChanged>) -> Option<Recipient<StateChanged>> {
     actor.upgrade().filter(Recipient::connected)
 }
 

@@ -8,7 +8,7 @@ use actix::WeakRecipient;
 use super::EndHandle;
 use crate::breaker::Breaker;
 use crate::clock::Timestamp;
-use crate::event::StateChanged;
+use crate::event::{StateChanged, alive};
 use crate::message::Subscribe;
 
 /// One breaker and the way to end its actor.
@@ -46,8 +46,7 @@ impl Registry {
     /// Adds a breaker under a free name.
     pub(super) fn insert(&mut self, entry: Entry) -> Breaker {
         let breaker = entry.breaker.clone();
-        self.subscribers
-            .retain(|subscriber| subscriber.upgrade().is_some_and(|actor| actor.connected()));
+        self.prune();
         for subscriber in &self.subscribers {
             breaker.addr().do_send(Subscribe::new(subscriber.clone()));
         }
@@ -79,7 +78,20 @@ impl Registry {
         for breaker in self.breakers() {
             breaker.addr().do_send(Subscribe::new(subscriber.clone()));
         }
-        self.subscribers.push(subscriber);
+        self.prune();
+        let Some(actor) = alive(&subscriber) else {
+            return;
+        };
+        let mut known = self.subscribers.iter().filter_map(alive);
+        if !known.any(|known| known == actor) {
+            self.subscribers.push(subscriber);
+        }
+    }
+
+    /// Drops the subscribers that are gone.
+    fn prune(&mut self) {
+        self.subscribers
+            .retain(|subscriber| alive(subscriber).is_some());
     }
 
     pub(super) fn breakers(&self) -> impl Iterator<Item = &Breaker> {
@@ -100,5 +112,38 @@ impl Registry {
 
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix::{Actor, Context, Handler};
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Actor for Nobody {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<StateChanged> for Nobody {
+        type Result = ();
+
+        fn handle(&mut self, _: StateChanged, _: &mut Context<Self>) {}
+    }
+
+    // R26
+    #[actix::test]
+    async fn remembers_each_living_subscriber_once_and_no_dead_one() {
+        let mut registry = Registry::default();
+        let living = Nobody.start();
+        for _ in 0..100 {
+            registry.subscribe(living.clone().into());
+            registry.subscribe(Nobody.start().into());
+            tokio::task::yield_now().await;
+        }
+        registry.subscribe(living.into());
+        assert_eq!(registry.subscribers.len(), 1);
     }
 }
