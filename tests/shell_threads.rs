@@ -278,6 +278,12 @@ async fn orders_hold_against_traffic_from_other_threads() {
         .map(|_| {
             let (breaker, stop) = (breaker.clone(), Arc::clone(&stop));
             std::thread::spawn(move || {
+                // Waiting for the mailbox arms a timer, which needs a runtime to belong to.
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_time()
+                    .build()
+                    .unwrap();
+                let _guard = runtime.enter();
                 let mut passed = 0_u64;
                 while !stop.load(std::sync::atomic::Ordering::SeqCst) {
                     if let Some(Ok(permit)) = breaker.acquire().now_or_never() {
