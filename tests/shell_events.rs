@@ -2,7 +2,11 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
     clippy::panic,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "panics are among what is tested, and a test may fail"
 )]
@@ -500,4 +504,96 @@ async fn late_failures_tell_no_second_opening() {
     assert_eq!(told.causes()[2..], [Cause::ProbeDue, Cause::ProbeFailed]);
     let until = w.snapshot().await.until.unwrap();
     assert_eq!(until, told.last().at + BREAK);
+}
+
+/// Wakes nobody, and panics over it.
+struct PanickingWaker;
+
+impl std::task::Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("trap in a waker");
+    }
+}
+
+fn poll_with_trap<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) {
+    let waker = std::task::Waker::from(Arc::new(PanickingWaker));
+    let mut cx = std::task::Context::from_waker(&waker);
+    assert!(future.poll(&mut cx).is_pending());
+}
+
+// R26: whoever waits, with whatever executor, is woken by the breaker's actor itself.
+#[actix::test]
+async fn waker_that_panics_is_felt_by_nobody() {
+    let w = world(consecutive(1));
+    let (_recorder, told) = w.record().await;
+    pass(MS).await;
+    let mut trapped = w.breaker.transitions();
+    let other = w.breaker.transitions();
+    trapped.next().await.unwrap().unwrap();
+    let mut watch = w.breaker.watch();
+    watch.borrow_and_update();
+    {
+        let mut next = Box::pin(trapped.next());
+        poll_with_trap(next.as_mut());
+        let mut changed = Box::pin(watch.changed());
+        poll_with_trap(changed.as_mut());
+        w.trip().await;
+    }
+    let mut snapshot = Box::pin(w.breaker.snapshot());
+    poll_with_trap(snapshot.as_mut());
+    let mut order = Box::pin(w.breaker.reset());
+    poll_with_trap(order.as_mut());
+    quiet().await;
+    let mut call = Box::pin(w.breaker.call(async { Err::<(), _>(BAD) }));
+    poll_with_trap(call.as_mut());
+    quiet().await;
+    assert_eq!(w.state(), CircuitState::Open);
+    pass(MS).await;
+    assert_eq!(told.seqs(), [0, 1, 2, 3]);
+    assert_eq!(w.snapshot().await.restarts, 0);
+    // The end of the stream wakes, too.
+    let mut trapped = Box::pin(trapped);
+    while let Some(Some(_)) = trapped.next().now_or_never() {}
+    poll_with_trap(trapped.next().boxed_local().as_mut());
+    w.breakers.remove("b");
+    let seqs: Vec<_> = other.map(|event| event.unwrap().seq).collect().await;
+    assert_eq!(seqs, [0, 1, 2, 3]);
+}
+
+// A reader and a subscriber on other threads get everything, in order.
+#[actix::test]
+async fn events_cross_threads_in_order() {
+    let breakers = Breakers::start();
+    let config = consecutive(1).build().unwrap();
+    let breaker = breakers.create("b", config).unwrap();
+    let arbiter = Arbiter::new();
+    let told = Told::default();
+    let recorder = {
+        let told = told.clone();
+        Recorder::start_in_arbiter(&arbiter.handle(), |_| Recorder(told))
+    };
+    breaker.subscribe(recorder.clone()).await.unwrap();
+    let stream = breaker.transitions();
+    let (done, read) = tokio::sync::oneshot::channel();
+    assert!(arbiter.spawn(async move {
+        let events: Vec<_> = stream.map(|event| event.unwrap().seq).collect().await;
+        done.send(events).unwrap();
+    }));
+    for round in 1..=50 {
+        let order = ForceOpen::new("x");
+        breaker.force_open(order).await.unwrap().unwrap();
+        breaker.release().await.unwrap();
+        while told.len() < 2 * round {
+            tokio::task::yield_now().await;
+        }
+    }
+    breakers.remove("b");
+    let expected: Vec<_> = (0..=100).collect();
+    assert_eq!(read.await.unwrap(), expected);
+    while told.len() < 101 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(told.seqs(), expected);
+    arbiter.stop();
+    arbiter.join().unwrap();
 }

@@ -2,7 +2,11 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
     clippy::panic,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "a test may fail"
 )]
@@ -12,9 +16,10 @@ mod harness;
 use std::sync::Arc;
 
 use actix_circuit_breaker::circuit::{self, Circuit};
+use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
 use actix_circuit_breaker::{
-    AskError, Backoff, BreakerConfig, Breakers, Clock, ForceClosed, ForceOpen, ManualClock,
-    Outcome, Permit, SlowCall, TripPolicy, Window,
+    AskError, Backoff, BreakerConfig, Breakers, Clock, ManualClock, Outcome, Permit, SlowCall,
+    TripPolicy, Window,
 };
 use harness::*;
 
@@ -72,33 +77,29 @@ impl Both {
         (index < self.held.len()).then(|| self.held.swap_remove(index))
     }
 
+    async fn acquire(&mut self) {
+        let permit = self.world.breaker.acquire().await;
+        match (permit, self.model.try_acquire(self.clock.now())) {
+            (Ok(permit), Ok(expected)) => {
+                assert_eq!(permit.is_probe(), expected.is_probe(), "{:#?}", self.log);
+                self.held.push((permit, expected));
+            }
+            (Err(AskError::Rejected(rejected)), Err(refused)) => {
+                let got = (rejected.reason(), rejected.epoch(), rejected.retry_after());
+                let expected = (refused.reason(), refused.epoch(), refused.retry_after());
+                assert_eq!(got, expected, "{:#?}", self.log);
+            }
+            (got, expected) => panic!("{got:?} {expected:?} {:#?}", self.log),
+        }
+    }
+
     async fn step(&mut self) {
         let now = self.clock.now();
         let breaker = self.world.breaker.clone();
         let op = self.rng.u8(..40);
         self.log.push(format!("{op} at {now}"));
         match op {
-            0..12 => {
-                let permit = breaker.acquire().await;
-                let expected = self.model.try_acquire(now);
-                match (permit, expected) {
-                    (Ok(permit), Ok(expected)) => {
-                        assert_eq!(permit.is_probe(), expected.is_probe(), "{:#?}", self.log);
-                        self.held.push((permit, expected));
-                    }
-                    (Err(AskError::Rejected(rejected)), Err(refused)) => {
-                        assert_eq!(rejected.reason(), refused.reason(), "{:#?}", self.log);
-                        assert_eq!(rejected.epoch(), refused.epoch(), "{:#?}", self.log);
-                        assert_eq!(
-                            rejected.retry_after(),
-                            refused.retry_after(),
-                            "{:#?}",
-                            self.log
-                        );
-                    }
-                    (got, expected) => panic!("{got:?} {expected:?} {:#?}", self.log),
-                }
-            }
+            0..12 => self.acquire().await,
             12..20 => {
                 let outcome = self.outcome();
                 if let Some((permit, expected)) = self.take() {
@@ -150,10 +151,6 @@ impl Both {
                 }
             }
             37 => {
-                breaker.release().await.unwrap();
-                self.model.release(now);
-            }
-            38 => {
                 if self.rng.u8(..3) == 0 {
                     breaker.reset().await.unwrap();
                     self.model.reset(now);

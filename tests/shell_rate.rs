@@ -2,7 +2,11 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
     clippy::panic,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "a test may fail"
 )]
@@ -125,7 +129,7 @@ async fn successes_age_out_of_the_bucket_they_came_in() {
     }
     // Between nine and ten tenths of the window.
     for (second, samples) in counted.iter().enumerate() {
-        let second = second as i64 + 1;
+        let second = i64::try_from(second).unwrap() + 1;
         let in_window = |width: i64| 10 * (second.min(10) - (second - width).max(0)).max(0);
         let (low, high) = (in_window(8), in_window(11));
         let samples = i64::try_from(*samples).unwrap();

@@ -2,7 +2,11 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
     clippy::panic,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "a test may fail"
 )]
@@ -277,13 +281,10 @@ async fn orders_hold_against_traffic_from_other_threads() {
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let (breaker, stop) = (breaker.clone(), Arc::clone(&stop));
+            let runtime = tokio::runtime::Handle::current();
             std::thread::spawn(move || {
-                // Waiting for the mailbox arms a timer, which needs a runtime to belong to.
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_time()
-                    .build()
-                    .unwrap();
-                let _guard = runtime.enter();
+                // What is found waiting sets a timer.
+                let _inside = runtime.enter();
                 let mut passed = 0_u64;
                 while !stop.load(std::sync::atomic::Ordering::SeqCst) {
                     if let Some(Ok(permit)) = breaker.acquire().now_or_never() {

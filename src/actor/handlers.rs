@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{
-    Addr, AsyncContext, Context, Handler, MailboxError, Message, MessageResult, ResponseFuture,
-};
+use actix::{Addr, AsyncContext, Context, Handler, MailboxError, Message, ResponseFuture};
 
 use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
-use crate::caught::caught;
+use crate::caught::{caught, quietly};
 use crate::circuit::{Circuit, Ending, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
@@ -53,8 +51,10 @@ impl Handler<Settle> for BreakerActor {
         self.timers.note_samples(true);
         let (_, outbox) = self.step(ctx, |circuit, now| circuit.end(permit, ending, now));
         if let Some(done) = done {
-            // A caller that went away does not wait for it.
-            let _ = done.send(());
+            // A caller that went away does not wait for it; one that waits is woken here.
+            quietly(|| {
+                let _ = done.send(());
+            });
         }
         outbox.deliver();
     }
@@ -179,7 +179,7 @@ impl Handler<Collect> for BreakerActor {
 }
 
 impl Handler<GetSnapshot> for BreakerActor {
-    type Result = MessageResult<GetSnapshot>;
+    type Result = Told<Snapshot>;
 
     fn handle(&mut self, _: GetSnapshot, ctx: &mut Context<Self>) -> Self::Result {
         let (mut circuit, outbox) = self.step(ctx, |circuit, now| circuit.snapshot(now));
@@ -188,16 +188,17 @@ impl Handler<GetSnapshot> for BreakerActor {
         calls.rejected = calls.rejected.saturating_add(unsent.rejected);
         calls.late = calls.late.saturating_add(unsent.late);
         calls.ignored = calls.ignored.saturating_add(unsent.ignored);
-        outbox.deliver();
         let subscribers = self.subscribers.borrow();
-        MessageResult(Snapshot {
+        let snapshot = Snapshot {
             breaker: Arc::clone(self.gate.name()),
             circuit,
             config: self.circuit.config().clone(),
             subscribers: subscribers.len(),
             missed_events: subscribers.missed(),
             restarts: self.gate.restarts(),
-        })
+        };
+        drop(subscribers);
+        Told::new(snapshot, outbox)
     }
 }
 
@@ -258,13 +259,14 @@ impl Handler<Reconfigure> for BreakerActor {
 }
 
 impl Handler<Subscribe> for BreakerActor {
-    type Result = ();
+    type Result = Told<()>;
 
-    fn handle(&mut self, message: Subscribe, ctx: &mut Context<Self>) {
+    fn handle(&mut self, message: Subscribe, ctx: &mut Context<Self>) -> Told<()> {
         let present = self.present(ctx);
         self.subscribers
             .borrow_mut()
             .add_actor(message.subscriber, present);
+        Told::already(())
     }
 }
 

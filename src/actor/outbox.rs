@@ -9,6 +9,7 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Message};
 
 use super::BreakerActor;
+use crate::caught::quietly;
 use crate::circuit::Panicked;
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::Gate;
@@ -77,16 +78,29 @@ impl Outbox {
 #[derive(Debug)]
 pub struct Told<R> {
     answer: R,
-    outbox: Outbox,
+    outbox: Option<Outbox>,
 }
 
 impl<R> Told<R> {
     pub(super) fn new(answer: R, outbox: Outbox) -> Self {
-        Self { answer, outbox }
+        Self {
+            answer,
+            outbox: Some(outbox),
+        }
+    }
+
+    /// Answers what was told already.
+    pub(super) fn already(answer: R) -> Self {
+        Self {
+            answer,
+            outbox: None,
+        }
     }
 
     pub(super) fn ordered(mut self, order: Order) -> Self {
-        self.outbox.order = Some(order);
+        if let Some(outbox) = &mut self.outbox {
+            outbox.order = Some(order);
+        }
         self
     }
 }
@@ -115,9 +129,12 @@ where
 {
     fn handle(self, _: &mut Context<BreakerActor>, asker: Option<OneshotSender<M::Result>>) {
         if let Some(asker) = asker {
-            // An asker that went away gets nothing.
-            drop(asker.send(self.answer));
+            // An asker that went away gets nothing. One that waits is woken here, by an executor that
+            // need not be tokio's.
+            quietly(|| drop(asker.send(self.answer)));
         }
-        self.outbox.deliver();
+        if let Some(outbox) = self.outbox {
+            outbox.deliver();
+        }
     }
 }

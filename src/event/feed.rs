@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 
 use super::StateChanged;
+use crate::caught::quietly;
 
 /// How many events wait for a reader at most.
 const CAPACITY: usize = 64;
@@ -100,7 +101,7 @@ impl FeedSender {
             (state.push(event), state.reader.take())
         };
         if let Some(reader) = reader {
-            reader.wake();
+            quietly(|| reader.wake());
         }
         Some(lost)
     }
@@ -115,7 +116,7 @@ impl Drop for FeedSender {
                 state.reader.take()
             };
             if let Some(reader) = reader {
-                reader.wake();
+                quietly(|| reader.wake());
             }
         }
     }
