@@ -715,7 +715,7 @@ fn parted_among(met: &Met, by: &[Rule]) {
     assert!(met.probes > 0 && met.recovered > 0, "{met:?}");
     let foreign = met.parted.keys().find(|rule| !by.contains(rule));
     assert_eq!(foreign, None, "{met:?}");
-    assert!(met.parted.contains_key(&Rule::R11), "{met:?}");
+    assert!(!met.parted.is_empty(), "{met:?}");
 }
 
 fn span(units: u64) -> Duration {

@@ -33,9 +33,10 @@ use crate::random::ThreadRandom;
 /// at 2   a call comes: the machine sends it as a probe; with two fields it is rejected
 /// ```
 ///
-/// None shorter exists. So every call that was under way at the trip and times out later makes the break
-/// longer. A third field, whether a probe is under way, and the rule that failures change nothing without one
-/// (R12) decide like the machine in every state that can be reached. The tests search all of them.
+/// No shorter story tells them apart. So every call that was under way at the trip and times out later makes
+/// the break longer. A third field, whether a probe is under way, with the rule that failures change nothing
+/// while open (R12), decides like the machine in every state that can be reached; `tests/equivalence.rs`
+/// visits them all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub(super) phase: Phase,
