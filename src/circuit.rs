@@ -74,6 +74,10 @@ const WAITING: usize = 64;
 const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
 
 /// The state machine of one breaker.
+///
+/// A clone goes its own way from where it was made, which answers what would happen if; a permit is
+/// settled with one of the two.
+#[derive(Clone)]
 pub struct Circuit {
     config: BreakerConfig,
     random: Arc<dyn RandomSource>,

@@ -1,5 +1,5 @@
 //! The checks that the seeds gave rise to, 1 to 35, as far as `seed_redisx.rs`, `seed_actor_ts.rs` and
-//! `seed_models.rs` do not hold them already. Three failures in a second, a break of five seconds, two
+//! `equivalence.rs` do not hold them already. Three failures in a second, a break of five seconds, two
 //! probes at once, two successes, a lease of ten minutes, unless a test says otherwise.
 
 #![allow(

@@ -1,7 +1,7 @@
 //! The first seed, Fedify's circuit, and the note that would make it smaller: configured alike, their
 //! documented sequences give the same decisions, states and deadlines here, and where a rule says otherwise
 //! the test's name says so. Left out: the holding of messages, HTTP, and the store.
-//! Its machine and ours are compared over all short stories in `seed_models.rs`.
+//! Its machine and ours are compared over all short stories in `equivalence.rs`.
 
 #![allow(
     clippy::arithmetic_side_effects,

@@ -18,6 +18,25 @@ use crate::random::{RandomSource, ThreadRandom};
 ///
 /// What the fields of R1 could say in contradiction (a deadline without a break, probes in a closed
 /// circuit) has no representation here: each belongs to one phase.
+///
+/// # Why there are three fields
+///
+/// Failures and a restraint seem to be enough: no restraint is closed, and one that is over lets a probe
+/// pass and is set anew. That decides like a machine of four states and stamps as long as one call at a
+/// time is under way. With two it does not, for it cannot tell a failed probe from another call that
+/// fails after the trip. A break of two units, one failure to trip:
+///
+/// ```text
+/// at 0   two calls are admitted
+/// at 0   the first fails: both forms are open until 2
+/// at 2   the second fails: the machine ignores it; with two fields the break now ends at 4
+/// at 2   a call comes: the machine sends it as a probe; with two fields it is rejected
+/// ```
+///
+/// No shorter story tells them apart. So every call that was under way at the trip and times out later makes
+/// the break longer. A third field, whether a probe is under way, with the rule that failures change nothing
+/// while open (R12), decides like the machine in every state that can be reached; `tests/equivalence.rs`
+/// visits them all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub(super) phase: Phase,
