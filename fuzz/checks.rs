@@ -3,6 +3,7 @@
     dead_code,
     clippy::unwrap_used,
     clippy::panic,
+    clippy::arithmetic_side_effects,
     reason = "each user needs one of the two; a check that fails has to panic"
 )]
 

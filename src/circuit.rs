@@ -29,6 +29,7 @@
 //! assert_eq!(circuit.record().state(), CircuitState::Closed);
 //! # Ok::<(), actix_circuit_breaker::ConfigError>(())
 //! ```
+#![doc = include_str!("circuit/rules.md")]
 
 mod lifetime;
 mod order;

@@ -31,7 +31,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// The clock of the machine: the wall clock read once at its creation, plus monotonic time since (R5).
 ///
 /// It never goes back inside a process, whatever is done to the wall clock, and is comparable across
-/// processes as well as their wall clocks are. It follows tokio's paused time.
+/// processes as well as their wall clocks are. It follows tokio's paused time, which each thread has for
+/// itself.
 #[derive(Debug, Clone)]
 pub struct SystemClock {
     origin: Timestamp,
@@ -69,7 +70,8 @@ impl Clock for SystemClock {
 
 /// A clock that moves only when told to; for tests of one's own.
 ///
-/// Clones share the same time.
+/// Clones share the same time. It moves breaks, windows, leases and orders; call timeouts stay with the
+/// runtime's timers. Where tokio's time can be paused, that is simpler: it moves both.
 ///
 /// # Examples
 ///

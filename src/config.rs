@@ -5,6 +5,7 @@ mod builder;
 mod error;
 mod text;
 
+use std::fmt;
 use std::time::Duration;
 
 pub use builder::BreakerConfigBuilder;
@@ -76,7 +77,7 @@ impl Backoff {
 /// assert_eq!(refused.to_string(), "`jitter` is 1.5, must be a number from 0 to 1");
 /// # Ok::<(), actix_circuit_breaker::ConfigError>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BreakerConfig {
     settings: BreakerConfigBuilder,
     /// Derived once: the settings' own or the default made from the others.
@@ -90,6 +91,23 @@ pub struct BreakerConfig {
 struct RuleFacts {
     lookback: Duration,
     reset_on_success: bool,
+}
+
+/// Shows what is in force.
+impl fmt::Debug for BreakerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BreakerConfig")
+            .field("trip", self.trip())
+            .field("call_timeout", &self.call_timeout())
+            .field("break_duration", &self.break_duration())
+            .field("backoff", &self.backoff())
+            .field("jitter", &self.jitter())
+            .field("max_probes", &self.max_probes())
+            .field("successes_to_close", &self.successes_to_close())
+            .field("probe_timeout", &self.probe_timeout())
+            .field("max_inconclusive", &self.max_inconclusive())
+            .finish()
+    }
 }
 
 impl PartialEq for BreakerConfig {

@@ -54,8 +54,8 @@ pub enum CallError<E> {
     #[error("not done within {0:?}")]
     Timeout(Duration),
     /// The call's own error.
-    #[error("the call failed")]
-    Failed(#[source] E),
+    #[error(transparent)]
+    Failed(E),
 }
 
 impl<E> CallError<E> {
@@ -70,6 +70,31 @@ impl<E> CallError<E> {
             Self::Rejected(rejected) => rejected.retry_after(),
             Self::Timeout(_) | Self::Failed(_) => None,
         }
+    }
+}
+
+impl<E> CallError<E> {
+    /// Turns the call's own error into another; a rejection and a timeout stay what they are.
+    ///
+    /// Of use where the error is no [`std::error::Error`], such as a `String` or a boxed one.
+    pub fn map_failed<F>(self, map: impl FnOnce(E) -> F) -> CallError<F> {
+        match self {
+            Self::Rejected(rejected) => CallError::Rejected(rejected),
+            Self::Timeout(limit) => CallError::Timeout(limit),
+            Self::Failed(error) => CallError::Failed(map(error)),
+        }
+    }
+}
+
+impl From<Rejected> for AskError {
+    fn from(rejected: Rejected) -> Self {
+        Self::Rejected(rejected)
+    }
+}
+
+impl<E> From<Rejected> for CallError<E> {
+    fn from(rejected: Rejected) -> Self {
+        Self::Rejected(rejected)
     }
 }
 

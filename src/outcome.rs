@@ -2,6 +2,7 @@
 //! What an outcome does to the circuit is decided in [`circuit`](crate::circuit).
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub enum Outcome {
     message = "the breaker cannot tell whether a reply of type `{Self}` is a success or a failure",
     label = "`{Self}` is not a `Reply`",
     note = "write `impl actix_circuit_breaker::Reply for {Self} {{}}` when every reply is a success, or give it an `outcome`",
-    note = "or say it for this ask alone: `breaker.ask_with(&target, msg, |reply| Outcome::Success)`"
+    note = "or say it here alone: `ask_with(&target, msg, |reply| Outcome::Success)`, `guard_with(target, |reply: &{Self}| Outcome::Success)`"
 )]
 pub trait Reply {
     /// Returns what this reply says about the target. Default: a success.
@@ -124,6 +125,8 @@ impl<R: Reply + ?Sized> Reply for Rc<R> {
 }
 
 impl<T> Reply for Vec<T> {}
+impl<T, const N: usize> Reply for [T; N] {}
+impl<T: ToOwned + ?Sized> Reply for Cow<'_, T> {}
 impl<T> Reply for VecDeque<T> {}
 impl<T, S> Reply for HashSet<T, S> {}
 impl<K, V, S> Reply for HashMap<K, V, S> {}
@@ -155,6 +158,9 @@ always_success!(
     str,
     String,
     Duration,
+    std::net::IpAddr,
+    std::net::SocketAddr,
+    std::path::PathBuf,
 );
 
 macro_rules! tuple_success {

@@ -1,6 +1,13 @@
 //! Replays the corpus of the fuzz targets, so that what fuzzing has found stays found.
 //! To look for more: `cargo fuzz run config` and `cargo fuzz run record`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test that cannot read its files has to fail"
+)]
+
 #[path = "../fuzz/checks.rs"]
 mod checks;
 

@@ -1,5 +1,7 @@
 //! A breaker's state does not hang on the actors around it: workers and targets come and go.
 
+#![allow(clippy::panic, reason = "actors that are killed on purpose")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
