@@ -125,3 +125,28 @@ async fn restarted_workers_and_targets_find_the_breaker_as_it_was() {
     drop(breakers);
     assert!(worker.send(Order).await.unwrap().unwrap_err().is_rejected());
 }
+
+// The README's example of a test, run.
+#[actix::test]
+async fn recovers_by_one_probe() {
+    tokio::time::pause();
+    let config = BreakerConfig::builder()
+        .trip(TripPolicy::ConsecutiveFailures {
+            failures: 2,
+            within: None,
+        })
+        .break_duration(Duration::from_secs(10));
+    let breaker = Breakers::start()
+        .create("test", config.build().unwrap())
+        .unwrap();
+    for _ in 0..2 {
+        breaker
+            .call(async { Err::<(), _>("down") })
+            .await
+            .unwrap_err();
+    }
+    let rejected = breaker.call(async { Ok::<_, &str>(()) }).await.unwrap_err();
+    tokio::time::sleep(rejected.retry_after().unwrap()).await;
+    breaker.call(async { Ok::<_, &str>(()) }).await.unwrap();
+    assert_eq!(breaker.state(), CircuitState::Closed);
+}
