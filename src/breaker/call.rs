@@ -99,6 +99,8 @@ pin_project! {
         Running {
             leave: Leave,
             limit: Duration,
+            // A probe's time counts from its admission (R16).
+            spent: Duration,
             #[pin]
             timer: CallTimer,
         },
@@ -228,6 +230,7 @@ where
         self.as_mut().enter(Phase::Running {
             leave,
             limit,
+            spent: Duration::ZERO,
             timer: CallTimer::new(),
         });
         self.resume(cx)
@@ -279,8 +282,12 @@ where
                                 return Poll::Ready(Err(CallError::Timeout(limit)));
                             }
                         };
+                        let mut spent = Duration::ZERO;
                         let leave = match granted {
-                            Ok(Ok(Grant::Probe(held))) => Leave::Probe(Some(held)),
+                            Ok(Ok(Grant::Probe(held))) => {
+                                spent = breaker.gate().spent(&held);
+                                Leave::Probe(Some(held))
+                            }
                             Ok(Ok(Grant::Closed(permit))) => Leave::Passed {
                                 epoch: permit.epoch(),
                             },
@@ -293,15 +300,18 @@ where
                         Phase::Running {
                             leave,
                             limit,
+                            spent,
                             timer: CallTimer::new(),
                         }
                     }
                     PhaseProj::Running {
                         leave,
                         limit,
+                        spent,
                         mut timer,
                     } => {
                         let limit = *limit;
+                        let left = limit.saturating_sub(*spent);
                         let (result, outcome) =
                             match poll_armed(breaker, leave, this.future.as_mut(), cx) {
                                 Poll::Ready(result) => {
@@ -310,7 +320,7 @@ where
                                 }
                                 Poll::Pending => {
                                     let slow_call = breaker.gate().slow_call();
-                                    ready!(timer.as_mut().poll(cx, limit, slow_call));
+                                    ready!(timer.as_mut().poll(cx, left, slow_call));
                                     (None, Outcome::Failure)
                                 }
                             };
