@@ -25,6 +25,8 @@ type Done<T, E> = Result<T, CallError<E>>;
 
 pin_project! {
     /// The future of [`Breaker::call`], which borrows the handle.
+    ///
+    /// Where it has to wait, it is to be polled on a thread with a tokio runtime.
     #[must_use = "futures do nothing unless polled"]
     pub struct Call<'b, F: Future, C = ByReply> {
         #[pin]
@@ -34,6 +36,8 @@ pin_project! {
 
 pin_project! {
     /// The future of [`Breaker::into_call`], which holds the handle.
+    ///
+    /// Where it has to wait, it is to be polled on a thread with a tokio runtime.
     #[must_use = "futures do nothing unless polled"]
     pub struct IntoCall<F: Future, C = ByReply> {
         #[pin]
