@@ -197,6 +197,14 @@ impl Gate {
         Duration::from_micros(self.call_timeout.load(Ordering::Relaxed))
     }
 
+    /// How much of its time a probe has had, on a clock that timers follow.
+    pub(crate) fn spent(&self, probe: &Held) -> Duration {
+        match probe.admitted() {
+            Some(admitted) if self.drives_timers => self.clock().now().since(admitted),
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(crate) fn slow_call(&self) -> Option<Duration> {
         let limit = self.slow_call.load(Ordering::Relaxed);
         (limit != NEVER).then(|| Duration::from_micros(limit))

@@ -652,6 +652,56 @@ async fn slow_replies_trip_though_they_succeed() {
     assert_eq!(w.snapshot().await.attempt, 1);
 }
 
+// R18: at or above the limit, also where the timer had no turn before the reply.
+#[actix::test]
+async fn call_is_slow_from_its_limit_on_whoever_notices_first() {
+    // Timers round up to a millisecond.
+    for (took, slow) in [(98, false), (100, true), (101, true)] {
+        for way in 0..3 {
+            let w = world(consecutive(1).trip(TripPolicy::FailureRate {
+                rate: 1.0,
+                minimum_calls: 2,
+                window: Window::Calls(2),
+                slow_call: Some(SlowCall::new(100 * MS, 1.0)),
+            }));
+            let job = Job::Late(took * MS, Ok(1));
+            match way {
+                0 => assert_eq!(w.ask(job).await, Ok(Ok(1))),
+                1 => {
+                    let call = w.breaker.call(async {
+                        pass(took * MS).await;
+                        Ok::<_, Oops>(1)
+                    });
+                    assert_eq!(call.await, Ok(1));
+                }
+                _ => {
+                    let ask = Ask::new(w.target.clone().recipient(), job);
+                    let reply = w.breaker.addr().send(ask).await.unwrap();
+                    assert_eq!(reply, Ok(Ok(1)));
+                }
+            }
+            let slow_calls = w.snapshot().await.slow_calls;
+            assert_eq!(slow_calls, u64::from(slow), "{took} {way}");
+        }
+    }
+}
+
+// R18: a thread that was busy when the reply came.
+#[actix::test]
+async fn reply_that_is_noticed_late_is_a_slow_one() {
+    let w = world(consecutive(1).trip(TripPolicy::FailureRate {
+        rate: 1.0,
+        minimum_calls: 2,
+        window: Window::Calls(2),
+        slow_call: Some(SlowCall::new(100 * MS, 1.0)),
+    }));
+    let mut ask = Box::pin(w.breaker.ask(&w.target, Job::Late(50 * MS, Ok(1))));
+    assert!(poll_once(&mut ask).await.is_pending());
+    pass(200 * MS).await;
+    assert_eq!(ask.await, Ok(Ok(1)));
+    assert_eq!(w.snapshot().await.slow_calls, 1);
+}
+
 // Every way to ask, in every state (R6, R7, R23).
 #[actix::test]
 async fn each_way_to_ask_heeds_each_state() {

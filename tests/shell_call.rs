@@ -113,6 +113,35 @@ async fn call_that_takes_too_long_is_a_failure_and_is_not_polled_again() {
     assert_eq!(w.snapshot().await.attempt, 1);
 }
 
+// R16: a probe's time counts from its admission, not from when its caller comes round to it.
+#[actix::test]
+async fn call_timeout_of_a_probe_counts_from_its_admission() {
+    let w = world(consecutive(1));
+    w.trip().await;
+    pass(BREAK + MS).await;
+    let start = now();
+    let mut call = Box::pin(w.breaker.call(pending::<Answer>()));
+    assert!(poll_once(&mut call).await.is_pending());
+    pass(700 * MS).await;
+    assert_eq!(w.snapshot().await.probes_in_flight, 1);
+    assert_eq!(call.await, Err(CallError::Timeout(SECOND)));
+    let took = now() - start;
+    assert!(took <= SECOND + 5 * MS, "{took:?}");
+    assert_eq!(w.state(), CircuitState::Open);
+
+    // One that comes too late for all of it is still polled once.
+    pass(BREAK + MS).await;
+    let mut call = Box::pin(w.breaker.call(async { Ok::<_, Oops>(1) }));
+    assert!(poll_once(&mut call).await.is_pending());
+    pass(3 * SECOND).await;
+    assert_eq!(call.await, Ok(1));
+    assert_eq!(w.state(), CircuitState::Closed);
+}
+
+fn now() -> tokio::time::Instant {
+    tokio::time::sleep(std::time::Duration::ZERO).deadline()
+}
+
 // Case 70: one early timeout of three is not enough.
 #[actix::test]
 async fn single_timeout_does_not_trip_a_rate_with_a_minimum() {

@@ -250,6 +250,23 @@ async fn one_that_makes_an_ask_itself_stays() {
     assert!(!full(&breakers));
 }
 
+// R32: an outcome on its way to the actor.
+#[actix::test]
+async fn one_with_a_settlement_under_way_stays() {
+    let (_, breakers) = owner(1);
+    let a = breakers
+        .create("a", consecutive(2).build().unwrap())
+        .unwrap();
+    let permit = a.acquire().await.unwrap();
+    drop(a);
+    drop(permit.failure());
+    // The actor has not seen it yet.
+    assert!(full(&breakers));
+    quiet().await;
+    assert!(full(&breakers));
+    assert_eq!(breakers.snapshots().await[0].failures, 1);
+}
+
 // Rejections are no handles (R32).
 #[actix::test]
 async fn rejection_and_settled_future_keep_no_breaker() {

@@ -287,7 +287,7 @@ async fn orders_hold_against_traffic_from_other_threads() {
                 let _inside = runtime.enter();
                 let mut passed = 0_u64;
                 while !stop.load(std::sync::atomic::Ordering::SeqCst) {
-                    if let Some(Ok(permit)) = breaker.acquire().now_or_never() {
+                    if let Ok(permit) = futures::executor::block_on(breaker.acquire()) {
                         passed += 1;
                         drop(permit.failure());
                     }
@@ -311,6 +311,10 @@ async fn orders_hold_against_traffic_from_other_threads() {
         breaker.release().await.unwrap();
     }
     stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    // They may wait for the breaker, which is on this thread.
+    while !threads.iter().all(std::thread::JoinHandle::is_finished) {
+        tokio::task::yield_now().await;
+    }
     let passed: u64 = threads
         .into_iter()
         .map(|thread| thread.join().unwrap())

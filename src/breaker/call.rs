@@ -25,6 +25,8 @@ type Done<T, E> = Result<T, CallError<E>>;
 
 pin_project! {
     /// The future of [`Breaker::call`], which borrows the handle.
+    ///
+    /// Where it has to wait, it is to be polled on a thread with a tokio runtime.
     #[must_use = "futures do nothing unless polled"]
     pub struct Call<'b, F: Future, C = ByReply> {
         #[pin]
@@ -34,6 +36,8 @@ pin_project! {
 
 pin_project! {
     /// The future of [`Breaker::into_call`], which holds the handle.
+    ///
+    /// Where it has to wait, it is to be polled on a thread with a tokio runtime.
     #[must_use = "futures do nothing unless polled"]
     pub struct IntoCall<F: Future, C = ByReply> {
         #[pin]
@@ -99,6 +103,8 @@ pin_project! {
         Running {
             leave: Leave,
             limit: Duration,
+            // A probe's time counts from its admission (R16).
+            spent: Duration,
             #[pin]
             timer: CallTimer,
         },
@@ -227,6 +233,7 @@ where
         self.as_mut().enter(Phase::Running {
             leave,
             limit,
+            spent: Duration::ZERO,
             timer: CallTimer::new(),
         });
         self.resume(cx)
@@ -278,8 +285,10 @@ where
                                 return Poll::Ready(Err(CallError::Timeout(limit)));
                             }
                         };
+                        let mut spent = Duration::ZERO;
                         let leave = match granted {
                             Ok(Ok(Grant::Probe(held))) => {
+                                spent = breaker.gate().spent(&held);
                                 Leave::Probe(Some(Permit::probe(breaker.clone(), held)))
                             }
                             Ok(Ok(Grant::Closed(permit))) => Leave::Passed {
@@ -294,15 +303,18 @@ where
                         Phase::Running {
                             leave,
                             limit,
+                            spent,
                             timer: CallTimer::new(),
                         }
                     }
                     PhaseProj::Running {
                         leave,
                         limit,
+                        spent,
                         mut timer,
                     } => {
                         let limit = *limit;
+                        let left = limit.saturating_sub(*spent);
                         let (result, outcome) =
                             match poll_armed(breaker, leave, this.future.as_mut(), cx) {
                                 Poll::Ready(result) => {
@@ -311,7 +323,7 @@ where
                                 }
                                 Poll::Pending => {
                                     let slow_call = breaker.gate().slow_call();
-                                    ready!(timer.as_mut().poll(cx, limit, slow_call));
+                                    ready!(timer.as_mut().poll(cx, left, slow_call));
                                     (None, Outcome::Failure)
                                 }
                             };

@@ -161,6 +161,8 @@ impl fmt::Debug for Permit {
 
 pin_project! {
     /// The future of [`Breaker::acquire`]. Once it is ready it stays pending when polled again.
+    ///
+    /// Where the breaker has to be asked, it is to be polled on a thread with a tokio runtime.
     #[must_use = "futures do nothing unless polled"]
     pub struct AcquireFuture {
         breaker: Breaker,

@@ -140,7 +140,7 @@ impl Breaker {
 /// Resolves when the breaker has taken note of an outcome: from then on it rejects what it should.
 ///
 /// The outcome counts whether or not this is awaited. It takes at most 100 ms, even when the breaker's
-/// arbiter is blocked or gone.
+/// arbiter is blocked or gone. It is to be polled on a thread with a tokio runtime.
 #[derive(Debug)]
 #[must_use = "the outcome counts without it; await it to be sure that the breaker has taken note"]
 pub struct Settled {

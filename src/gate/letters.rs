@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::Gate;
 use crate::circuit::{Ending, Permit};
+use crate::clock::Timestamp;
 use crate::outcome::Outcome;
 
 /// What waits for the actor outside its mailbox.
@@ -100,6 +101,11 @@ impl Held {
             gate,
             permit: Some(permit),
         }
+    }
+
+    /// When the probe was admitted.
+    pub(crate) fn admitted(&self) -> Option<Timestamp> {
+        self.permit.as_ref().map(Permit::admitted)
     }
 
     /// Takes the permit out, to settle it.
