@@ -14,8 +14,19 @@
 //!
 //! That the laws can see a fault is itself tested: see [`FAULTS`].
 //!
-//! The large worlds: `CIRCUIT_EXHAUSTIVE=large cargo test --release --test exhaustive -- --nocapture`.
-//! Their result stands beside them.
+//! The large worlds: `CIRCUIT_EXHAUSTIVE=large cargo test --release --test exhaustive large -- --nocapture`.
+//! On 2026-11-30 they had 831,016 states and 22,605,000 steps between them, no law was broken, and two cores
+//! took 71 s:
+//!
+//! | world | callers | states | steps |
+//! | --- | --- | --- | --- |
+//! | three probes at once, long leases, orders, restarts | 5 | 342,496 | 9,868,672 |
+//! | reconfiguration among three settings, the same | 4 | 313,324 | 8,619,355 |
+//! | two probes at once, three armed timers, orders, restarts | 3 | 155,292 | 3,448,043 |
+//! | breaks that grow and are lengthened at random, orders | 5 | 19,904 | 668,777 |
+//!
+//! What is not in any world: rates and custom rules, whose windows `circuit_model.rs` holds to a model of their
+//! own, and the end of the line of instants.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -33,7 +44,7 @@
 )]
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -44,7 +55,7 @@ use actix_circuit_breaker::circuit::{
 };
 use actix_circuit_breaker::{Backoff, BreakerConfig, Outcome, Timestamp, TripPolicy};
 use serde::Deserialize;
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Checker, Model, Property};
 
 use CircuitState::{Closed, ForcedClosed, ForcedOpen, HalfOpen, Open};
 
@@ -52,7 +63,7 @@ use CircuitState::{Closed, ForcedClosed, ForcedOpen, HalfOpen, Open};
 const UNIT: u64 = 400_000;
 
 /// Where the clock begins. Epochs begin far above it, so that they show in traces as small steps.
-const START: u64 = 1_000 * UNIT;
+const START: u64 = 1_000_000 * UNIT;
 const FIRST_EPOCH: u64 = 1 << 40;
 
 thread_local! {
@@ -1566,31 +1577,31 @@ enum Fault {
     ProbeFailureIgnored,
 }
 
-/// Each fault, and the law that sees it.
-const FAULTS: [(Fault, &str); 23] = [
-    (Fault::StaleTimerCloses, "TimerDecidesNothing"),
-    (Fault::StaleTimerBeginsRound, "TimerDecidesNothing"),
-    (Fault::DoubledTimerReopens, "DeadlineStays"),
-    (Fault::TimerLiftsOrder, "OrderOutranks"),
-    (Fault::LateSuccessApplied, "LateChangesNothing"),
-    (Fault::LateFailureExtends, "DeadlineStays"),
-    (Fault::RejectionExtends, "DeadlineStays"),
-    (Fault::AdmitsEarly, "OpenHolds"),
-    (Fault::AdmitsLate, "OpenHolds"),
-    (Fault::HalfOpenAdmitsAll, "MaxProbes"),
-    (Fault::SuccessFreesAnother, "MaxProbes"),
-    (Fault::LostProbeNeverReturns, "Recovers"),
-    (Fault::CountsTwice, "Accounts"),
-    (Fault::ResetLiftsOrder, "OrderOutranks"),
-    (Fault::RestartForgets, "Restart"),
-    (Fault::RestoreReopens, "Restart"),
-    (Fault::RepeatedOrderKeepsEnd, "Operator"),
-    (Fault::EventTwice, "Events"),
-    (Fault::EventLost, "Events"),
-    (Fault::EpochReused, "Epoch"),
-    (Fault::FollowsClockBack, "Newest"),
-    (Fault::RetryTooEarly, "Rejection"),
-    (Fault::ProbeFailureIgnored, "Outcome"),
+/// Each fault, the law that sees it, and after how many steps at the soonest.
+const FAULTS: [(Fault, &str, usize); 23] = [
+    (Fault::StaleTimerCloses, "TimerDecidesNothing", 7),
+    (Fault::StaleTimerBeginsRound, "TimerDecidesNothing", 7),
+    (Fault::DoubledTimerReopens, "DeadlineStays", 5),
+    (Fault::TimerLiftsOrder, "OrderOutranks", 2),
+    (Fault::LateSuccessApplied, "LateChangesNothing", 3),
+    (Fault::LateFailureExtends, "DeadlineStays", 5),
+    (Fault::RejectionExtends, "DeadlineStays", 4),
+    (Fault::AdmitsEarly, "OpenHolds", 4),
+    (Fault::AdmitsLate, "OpenHolds", 5),
+    (Fault::HalfOpenAdmitsAll, "MaxProbes", 5),
+    (Fault::SuccessFreesAnother, "MaxProbes", 6),
+    (Fault::LostProbeNeverReturns, "Recovers", 4),
+    (Fault::CountsTwice, "Accounts", 2),
+    (Fault::ResetLiftsOrder, "OrderOutranks", 2),
+    (Fault::RestartForgets, "Restart", 1),
+    (Fault::RestoreReopens, "Restart", 4),
+    (Fault::RepeatedOrderKeepsEnd, "Operator", 3),
+    (Fault::EventTwice, "Events", 1),
+    (Fault::EventLost, "Events", 1),
+    (Fault::EpochReused, "Epoch", 2),
+    (Fault::FollowsClockBack, "Newest", 3),
+    (Fault::RetryTooEarly, "Rejection", 3),
+    (Fault::ProbeFailureIgnored, "Outcome", 5),
 ];
 
 /// A circuit as it would be with another record, of the same epoch; it is not half-open.
@@ -1755,15 +1766,24 @@ impl Fault {
 // ---------------------------------------------------------------------------------------------------
 // The worlds.
 
-/// Visits every state, or those up to one that breaks the law `until`.
-fn explore(world: World, until: Option<&'static str>) -> impl Checker<World> {
-    let threads = if large() { 2 } else { 1 };
-    let checker = world.checker().threads(threads);
-    let checker = match until {
-        Some(law) => checker.finish_when(HasDiscoveries::AnyOf(BTreeSet::from([law]))),
-        None => checker,
-    };
-    checker.spawn_bfs().join()
+/// The shortest way to a state that breaks the law.
+fn shortest(world: &World, law: &str) -> Option<Vec<Action>> {
+    let law = laws().into_iter().find(|one| one.name == law).unwrap();
+    let mut known = HashSet::from([world.start().key]);
+    let mut open = VecDeque::from([(world.start(), Vec::new())]);
+    while let Some((state, way)) = open.pop_front() {
+        if !(law.condition)(world, &state) {
+            return Some(way);
+        }
+        for (action, next) in world.next_steps(&state) {
+            if known.insert(next.key.clone()) {
+                let mut way = way.clone();
+                way.push(action);
+                open.push_back((next, way));
+            }
+        }
+    }
+    None
 }
 
 fn large() -> bool {
@@ -1774,7 +1794,8 @@ fn large() -> bool {
 #[track_caller]
 fn states_of(name: &str, world: World) -> usize {
     let restarts = world.back > 0;
-    let checker = explore(world, None);
+    let threads = if large() { 2 } else { 1 };
+    let checker = world.checker().threads(threads).spawn_bfs().join();
     let found = checker.unique_state_count();
     println!(
         "{name}: {found} states, {} steps, {} deep",
@@ -1830,6 +1851,44 @@ fn armed_timers() {
     assert_eq!(states_of("armed timers", world), 7_812);
 }
 
+/// What looks alike goes on alike: long random ways, far from those on which the states were found, meet no state
+/// that was not found.
+#[test]
+fn states_that_look_alike_go_on_alike() {
+    let seed = std::env::var("CIRCUIT_SEED").map_or_else(
+        |_| fastrand::u64(..),
+        |seed| seed.parse().expect("a number"),
+    );
+    println!("CIRCUIT_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let orders = World::new(&[PLAIN], 2).orders(&[None, Some(2)]);
+    for world in [orders.restarts(), World::new(&[GROWING], 2)] {
+        let mut known = HashSet::from([world.start().key]);
+        let mut open = vec![world.start()];
+        while let Some(state) = open.pop() {
+            let next = world.next_states(&state).into_iter();
+            open.extend(next.filter(|next| known.insert(next.key.clone())));
+        }
+        let mut state = world.start();
+        let mut met = HashSet::new();
+        for step in 0..20_000 {
+            let mut actions = Vec::new();
+            world.actions(&state, &mut actions);
+            // What empties the record would else come too often to get anywhere.
+            let empties = |action: &Action| matches!(action, Action::Reset | Action::Force(..));
+            actions.retain(|action| !empties(action) || random.u8(..) < 8);
+            let action = *random.choice(&actions).unwrap();
+            state = world.step(&state, action);
+            assert!(
+                known.contains(&state.key),
+                "step {step}, {action:?}: {state:?}"
+            );
+            met.insert(state.key.clone());
+        }
+        assert!(met.len() > 100, "{}", met.len());
+    }
+}
+
 /// See the header for what it takes.
 #[test]
 fn large_worlds() {
@@ -1858,15 +1917,15 @@ fn large_worlds() {
         ("many callers", many_callers),
     ];
     let states = worlds.map(|(name, world)| states_of(name, world));
-    assert_eq!(states, [342_496, 0, 155_292, 19_904]);
+    assert_eq!(states, [342_496, 313_324, 155_292, 19_904]);
 }
 
 #[test]
 fn faults_are_seen() {
-    for (fault, law) in FAULTS {
+    for (fault, law, steps) in FAULTS {
         let settings = match fault {
-            Fault::LostProbeNeverReturns => PLAIN,
-            _ => PAIRS,
+            Fault::SuccessFreesAnother => PAIRS,
+            _ => PLAIN,
         };
         let armed = match fault {
             Fault::StaleTimerCloses | Fault::StaleTimerBeginsRound | Fault::DoubledTimerReopens => {
@@ -1874,10 +1933,12 @@ fn faults_are_seen() {
             }
             _ => 0,
         };
-        let world = World::new(&[settings], 2).orders(&[Some(2)]).restarts();
-        let checker = explore(world.armed(armed).with_fault(fault), Some(law));
-        let path = checker.discovery(law);
-        let path = path.unwrap_or_else(|| panic!("{fault:?} does not break {law}"));
-        println!("{fault:?} breaks {law}: {:?}", path.into_actions());
+        // A timer of an order that ended would show the fault sooner, and less of a break's.
+        let ttls: &[_] = if armed > 0 { &[] } else { &[Some(2)] };
+        let world = World::new(&[settings], 2).orders(ttls).restarts();
+        let way = shortest(&world.armed(armed).with_fault(fault), law);
+        let way = way.unwrap_or_else(|| panic!("{fault:?} does not break {law}"));
+        println!("{fault:?} breaks {law}: {way:?}");
+        assert_eq!(way.len(), steps, "{fault:?}");
     }
 }
