@@ -11,10 +11,14 @@ use crate::circuit::Panicked;
 use crate::clock::Timestamp;
 use crate::event::StateChanged;
 
+/// One target for everything, to filter by.
+const TARGET: &str = "actix_circuit_breaker";
+
 pub(crate) fn transition(event: &StateChanged) {
     quietly(|| {
         let evidence = &event.evidence;
         info!(
+            target: TARGET,
             breaker = &*event.breaker,
             from = %event.from,
             to = %event.to,
@@ -36,9 +40,10 @@ pub(crate) fn transition(event: &StateChanged) {
 pub(crate) fn order(breaker: &str, order: &str, ttl: Option<Duration>, reason: Option<&str>) {
     quietly(|| {
         info!(
+            target: TARGET,
             breaker,
             order,
-            ?ttl,
+            ttl = ttl.map(|ttl| tracing::field::display(humantime::format_duration(ttl))),
             reason,
             "circuit breaker was given an order"
         );
@@ -48,6 +53,7 @@ pub(crate) fn order(breaker: &str, order: &str, ttl: Option<Duration>, reason: O
 pub(crate) fn lost_probes(breaker: &str, probes: u64) {
     quietly(|| {
         warn!(
+            target: TARGET,
             breaker,
             probes, "circuit breaker passed on the slots of probes that were never settled"
         );
@@ -59,12 +65,13 @@ pub(crate) fn decision_panicked(breaker: &str, panicked: Panicked) {
         Panicked::TripRule => "trip rule",
         Panicked::RandomSource => "random source",
     };
-    quietly(|| error!(breaker, code, "user code panicked in a circuit breaker"));
+    quietly(|| error!(target: TARGET, breaker, code, "user code panicked in a circuit breaker"));
 }
 
 pub(crate) fn classifier_panicked(breaker: &str, cause: &str) {
     quietly(|| {
         error!(
+            target: TARGET,
             breaker,
             code = "classifier",
             cause,
@@ -74,12 +81,13 @@ pub(crate) fn classifier_panicked(breaker: &str, cause: &str) {
 }
 
 pub(crate) fn restarted(breaker: &str, restarts: u64, cause: &str) {
-    quietly(|| warn!(breaker, restarts, cause, "circuit breaker was restarted"));
+    quietly(|| warn!(target: TARGET, breaker, restarts, cause, "circuit breaker was restarted"));
 }
 
 pub(crate) fn unguarded(breaker: &str) {
     quietly(|| {
         warn!(
+            target: TARGET,
             breaker,
             "circuit breaker is gone for good, calls pass unguarded"
         );
@@ -87,15 +95,15 @@ pub(crate) fn unguarded(breaker: &str) {
 }
 
 pub(crate) fn created(breaker: &str) {
-    quietly(|| debug!(breaker, "circuit breaker was made"));
+    quietly(|| debug!(target: TARGET, breaker, "circuit breaker was made"));
 }
 
 pub(crate) fn evicted(breaker: &str) {
-    quietly(|| info!(breaker, "idle circuit breaker was evicted to make room"));
+    quietly(|| info!(target: TARGET, breaker, "idle circuit breaker was evicted to make room"));
 }
 
 pub(crate) fn full(breaker: &str, max: usize) {
-    quietly(|| warn!(breaker, max, "no room for another circuit breaker"));
+    quietly(|| warn!(target: TARGET, breaker, max, "no room for another circuit breaker"));
 }
 
 /// The span of one guarded call. Boxed, and only where somebody listens at debug level, so that a
@@ -115,7 +123,7 @@ impl CallSpan {
 
     #[cold]
     fn listened(breaker: &str) -> Self {
-        let span = caught(|| debug_span!("guarded_call", breaker));
+        let span = caught(|| debug_span!(target: TARGET, "guarded_call", breaker));
         Self(span.ok().filter(|span| !span.is_disabled()).map(Box::new))
     }
 

@@ -376,6 +376,21 @@ async fn message_that_panics_when_dropped_does_not_restart_the_breaker() {
     assert_eq!(told.seqs(), [0, 1, 2, 3]);
 }
 
+#[derive(Debug)]
+struct Refused(AskError);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("refused")
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
 // R19: a rejection by this same breaker from inside says nothing of the target.
 #[actix::test]
 async fn rejection_from_inside_by_the_same_breaker_is_ignored() {
@@ -396,9 +411,15 @@ async fn rejection_from_inside_by_the_same_breaker_is_ignored() {
     assert!(matches!(outer.await, Err(CallError::Failed(_))));
     let outer = w.breaker.call(async { Err::<(), _>(call.clone()) });
     assert!(matches!(outer.await, Err(CallError::Failed(_))));
+    // In a boxed error, and in an error of one's own in a boxed one.
+    let boxed = |error: Box<dyn std::error::Error + Send + Sync>| async { Err::<(), _>(error) };
+    let outer = w.breaker.call(boxed(ask.clone().into()));
+    assert!(matches!(outer.await, Err(CallError::Failed(_))));
+    let outer = w.breaker.call(boxed(Refused(ask.clone()).into()));
+    assert!(matches!(outer.await, Err(CallError::Failed(_))));
     let snapshot = w.snapshot().await;
     assert_eq!(snapshot.state, CircuitState::Closed);
-    assert_eq!((snapshot.calls.ignored, snapshot.calls.failures), (3, 1));
+    assert_eq!((snapshot.calls.ignored, snapshot.calls.failures), (5, 1));
 
     // As a probe.
     w.trip().await;

@@ -1,14 +1,18 @@
 //! Finds a breaker's rejection inside the error of a call that it guarded itself (R19).
 //!
-//! The error is a [`Rejected`], an [`AskError`] or a [`CallError<E>`] of any `E`. The last one cannot be
+//! The error is a [`Rejected`], an [`AskError`], a [`CallError<E>`] of any `E`, or a boxed error. A call error cannot be
 //! named where an error is looked at, so each such type is learned where a rejection of it is made.
 
 use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::{PoisonError, RwLock};
 
 use crate::error::{AskError, CallError, Rejected};
+
+/// How far a chain of errors is followed; one that is longer may be a circle.
+const CHAIN: usize = 32;
 
 type Look = fn(&dyn Any) -> Option<&Rejected>;
 
@@ -44,18 +48,43 @@ fn learn(id: TypeId, look: Look) {
         .insert(id, look);
 }
 
-/// The rejection that an error is, if it is one.
+/// The rejection that an error is, if it is one. A boxed error may be one anywhere in its chain.
 pub(super) fn rejection_in(error: &dyn Any) -> Option<&Rejected> {
     if let Some(rejected) = error.downcast_ref() {
         return Some(rejected);
     }
     if let Some(error) = error.downcast_ref() {
-        return match error {
-            AskError::Rejected(rejected) => Some(rejected),
-            AskError::Timeout(_) | AskError::Closed => None,
-        };
+        return rejection_of_ask(error);
+    }
+    if let Some(boxed) = error.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+        return rejection_in_chain(&**boxed);
+    }
+    if let Some(boxed) = error.downcast_ref::<Box<dyn Error>>() {
+        return rejection_in_chain(&**boxed);
     }
     let learned = LEARNED.read().unwrap_or_else(PoisonError::into_inner);
     let look = *learned.as_ref()?.get(&error.type_id())?;
     look(error)
+}
+
+fn rejection_of_ask(error: &AskError) -> Option<&Rejected> {
+    match error {
+        AskError::Rejected(rejected) => Some(rejected),
+        AskError::Timeout(_) | AskError::Closed => None,
+    }
+}
+
+fn rejection_in_chain<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Rejected> {
+    let mut link = Some(error);
+    for _ in 0..CHAIN {
+        let error = link?;
+        let rejected = error
+            .downcast_ref()
+            .or_else(|| rejection_of_ask(error.downcast_ref()?));
+        if rejected.is_some() {
+            return rejected;
+        }
+        link = error.source();
+    }
+    None
 }
