@@ -102,6 +102,53 @@ use crate::report;
 /// }
 /// # }
 /// ```
+///
+/// # In an actor
+///
+/// A worker gets its guard in the constructor. It answers with the ask's future, or goes on with its own
+/// state by `into_actor`; a handler never waits, so the mailbox stays free.
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_circuit_breaker::{AskError, Guarded};
+/// # #[derive(Message)]
+/// # #[rtype(result = "Result<u64, String>")]
+/// # struct Charge(u64);
+///
+/// struct Checkout {
+///     payments: Guarded<Charge>,
+///     put_off: Vec<u64>,
+/// }
+///
+/// impl Actor for Checkout {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[derive(Message)]
+/// #[rtype(result = "bool")]
+/// struct Order(u64);
+///
+/// impl Handler<Order> for Checkout {
+///     type Result = ResponseActFuture<Self, bool>;
+///
+///     fn handle(&mut self, Order(cents): Order, _: &mut Context<Self>) -> Self::Result {
+///         let charge = self.payments.send(Charge(cents)).into_actor(self);
+///         Box::pin(charge.map(move |reply, checkout, _| match reply {
+///             Ok(Ok(_receipt)) => true,
+///             Ok(Err(_declined)) => false,
+///             // Rejected, timed out, or the gateway is gone: not charged as far as we know.
+///             Err(AskError::Rejected(_)) => {
+///                 checkout.put_off.push(cents);
+///                 false
+///             }
+///             Err(_) => false,
+///         }))
+///     }
+/// }
+/// ```
+///
+/// A future of one's own is spawned with the handle in it:
+/// `ctx.spawn(self.breaker.clone().into_call(future).into_actor(self).map(|result, actor, ctx| ..))`.
 #[derive(Clone)]
 pub struct Breaker {
     inner: Arc<Inner>,
@@ -220,6 +267,9 @@ impl Breaker {
     /// found waiting: one that is ready at once pays nothing for it. When it does not, it is not polled
     /// again and dropped with this one.
     ///
+    /// The breaker looks at the future's own result, so of a result in a result it sees the outer one:
+    /// make it flat first, or say what counts by [`call_with`](Self::call_with).
+    ///
     /// # Errors
     ///
     /// [`CallError`](crate::CallError): rejected, timed out, or the future's own error.
@@ -320,7 +370,8 @@ impl Breaker {
         self.inner.gate.load().state()
     }
 
-    /// Returns a receiver of the state, for whoever needs only the newest.
+    /// Returns a receiver of the state, for whoever needs only the newest. As [`state`](Self::state), it
+    /// shows a break that is over as open until a call comes.
     pub fn watch(&self) -> watch::Receiver<CircuitState> {
         self.inner.gate.watch()
     }

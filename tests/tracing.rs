@@ -182,7 +182,7 @@ async fn orders_are_told_with_reason_and_ttl_and_refused_ones_are_not() {
             "INFO",
             "breaker=\"b\"",
             "order=\"force open\"",
-            "ttl=Some(5s)",
+            "ttl=5s",
             "reason=\"drill\"",
         ],
     );
