@@ -119,6 +119,7 @@ impl Breaker {
         }
     }
 
+    #[inline]
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.inner.gate
     }
@@ -129,7 +130,7 @@ impl Breaker {
     }
 
     /// Decides without a message, where that is possible.
-    #[inline]
+    #[inline(always)]
     fn admit(&self) -> Admission {
         let word = self.inner.gate.load();
         if word.passes() {

@@ -99,6 +99,7 @@ pub struct Rejected {
 const NEVER: u64 = u64::MAX;
 
 impl Rejected {
+    #[inline]
     pub(crate) fn new(
         origin: Arc<Origin>,
         reason: Reason,

@@ -131,6 +131,7 @@ impl Gate {
     }
 
     /// Decides by the published state, as `word` showed it not to be passed; counts what it rejects.
+    #[inline(always)]
     pub(crate) fn admit_restrained(&self, mut word: Word) -> Admission {
         loop {
             let reason = match word.state() {
@@ -148,7 +149,7 @@ impl Gate {
             }
             let stripe = self.stripes.mine();
             let looks = !self.drives_timers || stripe.next_is_nth_rejection(LOOK_EVERY);
-            if looks && until <= stripe.origin().clock.now().as_micros() {
+            if looks && stripe.is_over(until) {
                 return Admission::Ask;
             }
             stripe.reject();

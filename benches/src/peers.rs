@@ -46,11 +46,11 @@ fn peer(kind: Kind, subject: Subject) -> Peer {
 }
 
 fn good() -> std::future::Ready<Result<u64, Fault>> {
-    ready(black_box(Ok(1)))
+    ready(Ok(black_box(1)))
 }
 
 fn bad() -> std::future::Ready<Result<u64, Fault>> {
-    ready(black_box(Err(Fault)))
+    ready(Err(black_box(Fault)))
 }
 
 /// The peers with closed circuits.
@@ -139,7 +139,7 @@ pub async fn open() -> Vec<Peer> {
     assert!(breaker.call(good).await.is_err());
     assert!(nobreak.call_async(good).await.is_err());
     assert!(rs.call_async(good).await.is_err());
-    assert!(!tower_call(&mut tower).await);
+    assert!(tower_call(&mut tower).await.is_err());
 
     vec![
         peer(
@@ -197,15 +197,15 @@ fn tower_breaker() -> TowerBreaker<
 
 /// One call the way of tower: ready first. Its lock is tokio's, which would make the task yield now
 /// and then, so it is freed of that.
-async fn tower_call<S>(service: &mut TowerBreaker<S>) -> bool
+async fn tower_call<S>(
+    service: &mut TowerBreaker<S>,
+) -> Result<u64, tower_resilience_circuitbreaker::CircuitBreakerError<Fault>>
 where
     S: Service<(), Response = u64, Error = Fault, Future = Ready> + Clone + Send + 'static,
 {
     tokio::task::unconstrained(async {
-        if poll_fn(|cx| service.poll_ready(cx)).await.is_err() {
-            return false;
-        }
-        service.call(()).await.is_ok()
+        poll_fn(|cx| service.poll_ready(cx)).await?;
+        service.call(()).await
     })
     .await
 }

@@ -16,7 +16,7 @@ use super::nested::rejection_in;
 use crate::actor::BreakerActor;
 use crate::caught::caught;
 use crate::circuit::{Ending, Permit};
-use crate::gate::{Flags, Gate};
+use crate::gate::{Flags, Gate, Word};
 use crate::message::{Sampled, Settle};
 use crate::outcome::{Classify, Outcome};
 use crate::report;
@@ -26,15 +26,29 @@ use crate::report;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// What a reply amounts to. User code runs here: a panic of it makes the call a failure.
+#[inline]
 pub(crate) fn judge<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> Outcome {
-    let judged = caught(|| match classify.classify(reply) {
-        Outcome::Failure if is_own_rejection(gate, classify, reply) => Outcome::Ignored,
-        outcome => outcome,
-    });
-    judged.unwrap_or_else(|cause| {
-        report::classifier_panicked(gate.name(), &cause);
-        Outcome::Failure
-    })
+    match caught(|| classify.classify(reply)) {
+        Ok(Outcome::Failure) => judge_failure(gate, classify, reply),
+        Ok(outcome) => outcome,
+        Err(cause) => classifier_panicked(gate, &cause),
+    }
+}
+
+/// A failure is none if it is this breaker's own rejection, from inside the call.
+#[inline(never)]
+fn judge_failure<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> Outcome {
+    match caught(|| is_own_rejection(gate, classify, reply)) {
+        Ok(true) => Outcome::Ignored,
+        Ok(false) => Outcome::Failure,
+        Err(cause) => classifier_panicked(gate, &cause),
+    }
+}
+
+#[cold]
+fn classifier_panicked(gate: &Gate, cause: &str) -> Outcome {
+    report::classifier_panicked(gate.name(), cause);
+    Outcome::Failure
 }
 
 fn is_own_rejection<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> bool {
@@ -96,34 +110,49 @@ impl Breaker {
         outcome: Outcome,
         slow: bool,
     ) -> Option<Receipt> {
+        let word = self.inner.gate.load();
+        if outcome != Outcome::Success || slow || word.epoch() != epoch || word.has(Flags::TELL) {
+            return self.settle_noted(word, epoch, outcome, slow);
+        }
+        if word.has(Flags::TALLY) {
+            self.tally(epoch);
+        }
+        None
+    }
+
+    /// Settles a call whose end is of note: it failed, was ignored, comes late or changes the record.
+    #[inline(never)]
+    fn settle_noted(
+        &self,
+        word: Word,
+        epoch: u64,
+        outcome: Outcome,
+        slow: bool,
+    ) -> Option<Receipt> {
         let gate = &self.inner.gate;
-        let word = gate.load();
         if word.epoch() != epoch {
             gate.count_late();
             return None;
         }
-        match outcome {
-            Outcome::Success if !slow && !word.has(Flags::TELL) => {
-                if word.has(Flags::TALLY) {
-                    self.tally(epoch);
-                }
-                None
-            }
-            Outcome::Ignored => {
-                gate.count_ignored();
-                None
-            }
-            Outcome::Success | Outcome::Failure => {
-                Some(self.send_ending(Permit::closed(epoch), Ending::Outcome { outcome, slow }))
-            }
+        if outcome == Outcome::Ignored {
+            gate.count_ignored();
+            return None;
         }
+        Some(self.send_ending(Permit::closed(epoch), Ending::Outcome { outcome, slow }))
     }
 
     #[inline]
     fn tally(&self, epoch: u64) {
         let gate = &self.inner.gate;
         gate.tally(epoch);
-        if gate.load_after_tally().has(Flags::REPORT) && gate.begin_sampling() {
+        if gate.load_after_tally().has(Flags::REPORT) {
+            self.report();
+        }
+    }
+
+    #[cold]
+    fn report(&self) {
+        if self.inner.gate.begin_sampling() {
             self.inner.address.do_send(Sampled);
         }
     }

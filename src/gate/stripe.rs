@@ -39,15 +39,20 @@ thread_local! {
 /// Gives threads their stripes in turn.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+#[inline]
 fn mine() -> usize {
     // A thread whose locals are gone takes the first stripe.
-    MINE.try_with(|mine| {
-        if mine.get() == STRIPES {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
-        }
-        mine.get()
+    MINE.try_with(|mine| match mine.get() {
+        STRIPES => first_use(mine),
+        known => known,
     })
     .unwrap_or(0)
+}
+
+#[cold]
+fn first_use(mine: &Cell<usize>) -> usize {
+    mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+    mine.get()
 }
 
 impl Stripes {
@@ -118,6 +123,7 @@ impl Stripes {
 }
 
 impl Stripe {
+    #[inline]
     pub(super) fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
@@ -144,6 +150,13 @@ impl Stripe {
         }
     }
 
+    /// Looks at the clock.
+    #[cold]
+    pub(super) fn is_over(&self, until: u64) -> bool {
+        until <= self.origin.clock.now().as_micros()
+    }
+
+    #[inline]
     pub(super) fn next_is_nth_rejection(&self, nth: u64) -> bool {
         self.rejected
             .load(Ordering::Relaxed)
@@ -151,6 +164,7 @@ impl Stripe {
             .is_multiple_of(nth)
     }
 
+    #[inline]
     pub(super) fn reject(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }

@@ -131,7 +131,7 @@ async fn cross() -> Vec<Figure> {
 }
 
 fn good() -> std::future::Ready<Result<u64, Fault>> {
-    ready(black_box(Ok(1)))
+    ready(Ok(black_box(1)))
 }
 
 /// Runs what is ours and the peers side by side; returns the ratio of each of ours to the quickest peer
@@ -305,7 +305,7 @@ fn two_over_one(name: &str, breaker: &Breaker) -> f64 {
 async fn block(breaker: &Breaker, origin: Instant) -> (u64, u64) {
     let begin = nanos(origin);
     for _ in 0..BLOCK {
-        drop(black_box(breaker.call(good()).await));
+        black_box(breaker.call(good()).await.is_ok());
     }
     (begin, nanos(origin))
 }
