@@ -147,14 +147,13 @@ impl Gate {
                 word = again;
                 continue;
             }
-            let stripe = self.stripes.mine();
-            let looks = !self.drives_timers || stripe.next_is_nth_rejection(LOOK_EVERY);
-            if looks && stripe.is_over(until) {
+            let rejecting = self.stripes.for_rejection();
+            let looks = !self.drives_timers || rejecting.is_nth(LOOK_EVERY);
+            if looks && rejecting.is_over(until) {
                 return Admission::Ask;
             }
-            stripe.reject();
+            let origin = rejecting.count();
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
-            let origin = Arc::clone(stripe.origin());
             return Admission::Reject(Rejected::new(origin, reason, word.epoch(), until));
         }
     }
