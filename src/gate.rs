@@ -324,12 +324,7 @@ impl Gate {
         epoch: u64,
         until: Option<Timestamp>,
     ) -> Rejected {
-        Rejected::new(
-            Arc::clone(self.stripes.mine().origin()),
-            reason,
-            epoch,
-            until,
-        )
+        Rejected::new(self.stripes.mine().origin(), reason, epoch, until)
     }
 
     /// A probe's permit that gives its slot back when it is dropped.

@@ -80,10 +80,7 @@ impl Stripes {
             rejected: AtomicU64::new(0),
             late: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
-            origin: Arc::new(Origin {
-                name: Arc::clone(name),
-                clock: Arc::clone(clock),
-            }),
+            origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
         }))
     }
 
@@ -200,7 +197,7 @@ pub(super) struct Rejecting<'a> {
     owned: bool,
 }
 
-impl Rejecting<'_> {
+impl<'a> Rejecting<'a> {
     /// Whether the next rejection on this stripe is the `nth`, or the one `nth` later, and so on.
     #[inline]
     pub(super) fn is_nth(self, nth: u64) -> bool {
@@ -223,7 +220,7 @@ impl Rejecting<'_> {
 
     /// Counts a rejection; returns in whose name it is made.
     #[inline]
-    pub(super) fn count(self) -> Arc<Origin> {
+    pub(super) fn count(self) -> &'a Arc<Origin> {
         let Stripe {
             rejected_by_owner,
             rejected,
@@ -236,7 +233,7 @@ impl Rejecting<'_> {
         } else {
             rejected.fetch_add(1, Ordering::Relaxed);
         }
-        Arc::clone(origin)
+        origin
     }
 }
 
