@@ -18,7 +18,7 @@ use actix::{Actor, Context, Supervised};
 use crate::circuit::{Circuit, CircuitState, Permit};
 use crate::clock::{Clock, Timestamp};
 use crate::event::{StateChanged, Subscribers};
-use crate::gate::{Flags, Gate, Notice};
+use crate::gate::{Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 use outbox::Outbox;
 use timers::Timers;
@@ -73,7 +73,14 @@ impl BreakerActor {
 
     /// Takes in what handles left outside the mailbox.
     fn take_in(&mut self, now: Timestamp) {
-        let taken = self.gate.letters().take();
+        if let Some(taken) = self.gate.take_letters() {
+            self.read(taken, now);
+        }
+        self.fold(now);
+    }
+
+    /// Takes in letters.
+    fn read(&mut self, taken: Taken, now: Timestamp) {
         for (permit, ending) in taken.ended {
             self.circuit.end(permit, ending, now);
         }
@@ -83,7 +90,6 @@ impl BreakerActor {
             }
         }
         self.circuit.count_late(taken.late);
-        self.fold(now);
     }
 
     /// Takes in the successes that were counted on the stripes.
@@ -115,24 +121,23 @@ impl BreakerActor {
     }
 
     fn outbox(&mut self, lost_probes: u64) -> Outbox {
-        let mut events = Vec::new();
+        let mut outbox = Outbox::default();
         while let Some(transition) = self.circuit.pop_transition() {
             self.seq = self.seq.saturating_add(1);
             let name = Arc::clone(self.gate.name());
-            events.push(StateChanged::new(name, self.seq, transition));
+            let event = StateChanged::new(name, self.seq, transition);
+            let news = outbox.news(&self.gate, &self.subscribers);
+            news.events.push(event);
         }
-        let mut panicked = Vec::new();
         while let Some(code) = self.circuit.pop_panicked() {
-            panicked.push(code);
+            let news = outbox.news(&self.gate, &self.subscribers);
+            news.panicked.push(code);
         }
-        Outbox {
-            gate: Arc::clone(&self.gate),
-            subscribers: Rc::clone(&self.subscribers),
-            events,
-            panicked,
-            lost_probes,
-            order: None,
+        if lost_probes > 0 {
+            let news = outbox.news(&self.gate, &self.subscribers);
+            news.lost_probes = lost_probes;
         }
+        outbox
     }
 
     /// The present state as an event, for a new subscriber.

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use letters::{Held, Letters, Owed, end_of_drop};
+pub(crate) use letters::{Held, Letters, Owed, Taken, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
 use crate::circuit::{CircuitState, Permit, Reason};
@@ -91,6 +91,8 @@ pub(crate) struct Gate {
     owed: AtomicUsize,
     restarts: AtomicU64,
     stripes: Stripes,
+    /// Whether there is something in `letters`.
+    has_letters: AtomicBool,
     letters: Mutex<Letters>,
     config: Mutex<Arc<BreakerConfig>>,
     watch: OnceLock<watch::Sender<CircuitState>>,
@@ -115,6 +117,7 @@ impl Gate {
             owed: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             stripes: Stripes::new(name, clock, notice.epoch),
+            has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
             config: Mutex::new(Arc::clone(&config)),
             watch: OnceLock::new(),
@@ -247,8 +250,11 @@ impl Gate {
     }
 
     /// Leaves something for the actor to find before its next message.
-    pub(crate) fn letters(&self) -> std::sync::MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn leave(&self, write: impl FnOnce(&mut Letters)) {
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&mut letters);
+        // Under the lock, so that it is never lost between a letter and the emptying of the box.
+        self.has_letters.store(true, Ordering::Release);
     }
 
     /// Tells whether the breaker could be forgotten without a difference: it is closed and, at `now`,
@@ -256,7 +262,7 @@ impl Gate {
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it.
         self.owed.load(Ordering::Acquire) == 0
-            && self.letters().is_empty()
+            && !self.has_letters.load(Ordering::Acquire)
             && self.stripes.tallied() == 0
             && self.load().state() == CircuitState::Closed
             && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
@@ -285,15 +291,28 @@ impl Gate {
             notice.empty_at.map_or(NEVER, Timestamp::as_micros),
             Ordering::Release,
         );
-        let slot = Flags::ODD.without(present.flags());
+        let until = notice.until.map_or(NEVER, Timestamp::as_micros);
+        let same_slot = Flags::ODD.when(present.has(Flags::ODD));
+        let unchanged = Word::new(notice.state, notice.epoch, notice.flags.with(same_slot));
+        if unchanged == present && self.deadline(present).load(Ordering::Relaxed) == until {
+            return unfolded;
+        }
+        let slot = Flags::ODD.without(same_slot);
         let next = Word::new(notice.state, notice.epoch, notice.flags.with(slot));
-        self.deadline(next).store(
-            notice.until.map_or(NEVER, Timestamp::as_micros),
-            Ordering::Release,
-        );
+        self.deadline(next).store(until, Ordering::Release);
         self.word.store(next.bits(), Ordering::SeqCst);
         self.refresh_watch();
         unfolded
+    }
+
+    /// Empties the letterbox.
+    #[inline]
+    pub(crate) fn take_letters(&self) -> Option<Taken> {
+        self.has_letters.load(Ordering::Acquire).then(|| {
+            let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+            self.has_letters.store(false, Ordering::Relaxed);
+            letters.take()
+        })
     }
 
     /// Takes the successes of the present epoch that were counted on the stripes.

@@ -10,7 +10,7 @@ use actix::{
 use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
-use crate::circuit::{Circuit, Ending, Refused};
+use crate::circuit::{Circuit, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
 use crate::error::{AskError, Rejected};
@@ -30,6 +30,21 @@ impl BreakerActor {
     ) -> Told<R> {
         let (answer, outbox) = self.step(ctx, decide);
         Told::new(answer, outbox)
+    }
+
+    /// Has an order logged after its answer.
+    fn ordered<R>(&self, mut told: Told<R>, order: Order) -> Told<R> {
+        let news = told.outbox.news(&self.gate, &self.subscribers);
+        news.order = Some(order);
+        told
+    }
+
+    fn ordered_if_ok<E>(&self, told: Told<Result<(), E>>, order: Order) -> Told<Result<(), E>> {
+        if told.answer.is_ok() {
+            self.ordered(told, order)
+        } else {
+            told
+        }
     }
 
     fn rejection(&self, refused: Refused) -> Rejected {
@@ -140,8 +155,7 @@ impl Errand {
         drop(classify);
         if let Some(permit) = self.held.take() {
             let slow = matches!(result, Err(AskError::Timeout(_)));
-            let ending = Ending::Outcome { outcome, slow };
-            settle(&self.breaker, &self.gate, permit, ending).await;
+            settle(&self.breaker, &self.gate, permit, outcome, slow).await;
         }
         result
     }
@@ -197,7 +211,7 @@ impl Handler<ForceOpen> for BreakerActor {
         let told = self.answer(ctx, |circuit, now| {
             circuit.force_open(ttl, Arc::clone(&reason), now)
         });
-        told.ordered_if_ok("force open", ttl, reason)
+        self.ordered_if_ok(told, Order::new("force open").given(ttl, reason))
     }
 }
 
@@ -209,7 +223,7 @@ impl Handler<ForceClosed> for BreakerActor {
         let told = self.answer(ctx, |circuit, now| {
             circuit.force_closed(ttl, Arc::clone(&reason), now)
         });
-        told.ordered_if_ok("force closed", ttl, reason)
+        self.ordered_if_ok(told, Order::new("force closed").given(ttl, reason))
     }
 }
 
@@ -218,7 +232,7 @@ impl Handler<Release> for BreakerActor {
 
     fn handle(&mut self, _: Release, ctx: &mut Context<Self>) -> Self::Result {
         let told = self.answer(ctx, Circuit::release);
-        told.ordered(Order::new("release"))
+        self.ordered(told, Order::new("release"))
     }
 }
 
@@ -227,7 +241,7 @@ impl Handler<Reset> for BreakerActor {
 
     fn handle(&mut self, _: Reset, ctx: &mut Context<Self>) -> Self::Result {
         let told = self.answer(ctx, Circuit::reset);
-        told.ordered(Order::new("reset"))
+        self.ordered(told, Order::new("reset"))
     }
 }
 
@@ -241,7 +255,7 @@ impl Handler<Reconfigure> for BreakerActor {
             circuit.reconfigure(config, now);
             Ok(())
         });
-        told.ordered(Order::new("reconfigure"))
+        self.ordered(told, Order::new("reconfigure"))
     }
 }
 

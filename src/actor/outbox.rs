@@ -14,12 +14,16 @@ use crate::event::{StateChanged, Subscribers};
 use crate::gate::Gate;
 use crate::report;
 
-/// What is to be told of a step, after it was answered.
-#[derive(Debug)]
+/// What is to be told of a step, after it was answered. Most steps have nothing to tell.
+#[derive(Debug, Default)]
 #[must_use = "events have to be told"]
-pub(super) struct Outbox {
-    pub(super) gate: Arc<Gate>,
-    pub(super) subscribers: Rc<RefCell<Subscribers>>,
+pub(super) struct Outbox(Option<Box<News>>);
+
+/// Something to be told.
+#[derive(Debug)]
+pub(super) struct News {
+    gate: Arc<Gate>,
+    subscribers: Rc<RefCell<Subscribers>>,
     pub(super) events: Vec<StateChanged>,
     pub(super) panicked: Vec<Panicked>,
     pub(super) lost_probes: u64,
@@ -42,11 +46,46 @@ impl Order {
             reason: None,
         }
     }
+
+    pub(super) fn given(self, ttl: Option<Duration>, reason: Arc<str>) -> Self {
+        Self {
+            ttl,
+            reason: Some(reason),
+            ..self
+        }
+    }
 }
 
 impl Outbox {
+    /// What is in it, to be added to.
+    pub(super) fn news(
+        &mut self,
+        gate: &Arc<Gate>,
+        subscribers: &Rc<RefCell<Subscribers>>,
+    ) -> &mut News {
+        self.0.get_or_insert_with(|| {
+            Box::new(News {
+                gate: Arc::clone(gate),
+                subscribers: Rc::clone(subscribers),
+                events: Vec::new(),
+                panicked: Vec::new(),
+                lost_probes: 0,
+                order: None,
+            })
+        })
+    }
+
     /// Tells subscribers and the log.
+    #[inline]
     pub(super) fn deliver(self) {
+        if let Some(news) = self.0 {
+            news.deliver();
+        }
+    }
+}
+
+impl News {
+    fn deliver(self) {
         let name = self.gate.name();
         if let Some(Order {
             name: order,
@@ -76,36 +115,13 @@ impl Outbox {
 )]
 #[derive(Debug)]
 pub struct Told<R> {
-    answer: R,
-    outbox: Outbox,
+    pub(super) answer: R,
+    pub(super) outbox: Outbox,
 }
 
 impl<R> Told<R> {
     pub(super) fn new(answer: R, outbox: Outbox) -> Self {
         Self { answer, outbox }
-    }
-
-    pub(super) fn ordered(mut self, order: Order) -> Self {
-        self.outbox.order = Some(order);
-        self
-    }
-}
-
-impl<E> Told<Result<(), E>> {
-    pub(super) fn ordered_if_ok(
-        self,
-        name: &'static str,
-        ttl: Option<Duration>,
-        reason: Arc<str>,
-    ) -> Self {
-        if self.answer.is_err() {
-            return self;
-        }
-        self.ordered(Order {
-            name,
-            ttl,
-            reason: Some(reason),
-        })
     }
 }
 
