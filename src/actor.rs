@@ -32,8 +32,8 @@ use timers::Timers;
 pub struct BreakerActor {
     circuit: Circuit,
     gate: Arc<Gate>,
-    clock: Arc<dyn Clock>,
-    subscribers: Rc<RefCell<Subscribers>>,
+    /// There once somebody has subscribed.
+    subscribers: Option<Rc<RefCell<Subscribers>>>,
     seq: u64,
     timers: Timers,
 }
@@ -42,9 +42,8 @@ impl BreakerActor {
     pub(crate) fn new(circuit: Circuit, gate: Arc<Gate>) -> Self {
         Self {
             circuit,
-            clock: Arc::clone(gate.clock()),
             gate,
-            subscribers: Rc::default(),
+            subscribers: None,
             seq: 0,
             timers: Timers::default(),
         }
@@ -61,7 +60,7 @@ impl BreakerActor {
         ctx: &mut Context<Self>,
         decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
     ) -> (R, Outbox) {
-        let now = self.clock.now();
+        let now = self.gate.clock().now();
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
         let result = decide(&mut self.circuit, now);
@@ -106,7 +105,7 @@ impl BreakerActor {
         for _ in 0..2 {
             let notice = notice(
                 &self.circuit,
-                self.clock.drives_timers(),
+                self.gate.clock().drives_timers(),
                 self.timers.are_ticking(),
                 now,
             );
@@ -126,15 +125,15 @@ impl BreakerActor {
             self.seq = self.seq.saturating_add(1);
             let name = Arc::clone(self.gate.name());
             let event = StateChanged::new(name, self.seq, transition);
-            let news = outbox.news(&self.gate, &self.subscribers);
+            let news = outbox.news(&self.gate, self.subscribers.as_ref());
             news.events.push(event);
         }
         while let Some(code) = self.circuit.pop_panicked() {
-            let news = outbox.news(&self.gate, &self.subscribers);
+            let news = outbox.news(&self.gate, self.subscribers.as_ref());
             news.panicked.push(code);
         }
         if lost_probes > 0 {
-            let news = outbox.news(&self.gate, &self.subscribers);
+            let news = outbox.news(&self.gate, self.subscribers.as_ref());
             news.lost_probes = lost_probes;
         }
         outbox

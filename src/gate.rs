@@ -33,7 +33,7 @@ pub(crate) use word::{Flags, Word};
 use crate::circuit::{CircuitState, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
-use crate::error::Rejected;
+use crate::error::{Origin, Rejected};
 use stripe::Stripes;
 
 /// Stands for "no instant"; above every [`Timestamp`].
@@ -91,10 +91,12 @@ pub(crate) struct Gate {
     owed: AtomicUsize,
     restarts: AtomicU64,
     stripes: Stripes,
+    /// In whose name calls are rejected.
+    origin: Arc<Origin>,
     /// Whether there is something in `letters`.
     has_letters: AtomicBool,
-    letters: Mutex<Letters>,
-    config: Mutex<Arc<BreakerConfig>>,
+    letters: Mutex<Option<Box<Letters>>>,
+    config: Mutex<BreakerConfig>,
     watch: OnceLock<watch::Sender<CircuitState>>,
 }
 
@@ -102,7 +104,7 @@ impl Gate {
     pub(crate) fn new(
         name: &Arc<str>,
         clock: &Arc<dyn Clock>,
-        config: Arc<BreakerConfig>,
+        config: BreakerConfig,
         notice: Notice,
     ) -> Self {
         let gate = Self {
@@ -116,10 +118,11 @@ impl Gate {
             warned: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
-            stripes: Stripes::new(name, clock, notice.epoch),
+            stripes: Stripes::new(notice.epoch),
+            origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
             has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
-            config: Mutex::new(Arc::clone(&config)),
+            config: Mutex::new(config.clone()),
             watch: OnceLock::new(),
         };
         gate.set_config(config);
@@ -152,15 +155,22 @@ impl Gate {
             }
             let rejecting = self.stripes.for_rejection();
             let looks = !self.drives_timers || rejecting.is_nth(LOOK_EVERY);
-            if looks && rejecting.is_over(until) {
+            if looks && self.is_over(until) {
                 return Admission::Ask;
             }
-            let origin = rejecting.count();
+            rejecting.count();
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
-            return Admission::Reject(Rejected::new(origin, reason, word.epoch(), until));
+            return Admission::Reject(Rejected::new(&self.origin, reason, word.epoch(), until));
         }
     }
 
+    /// Whether the clock has reached `until`.
+    #[cold]
+    fn is_over(&self, until: u64) -> bool {
+        until <= self.clock().now().as_micros()
+    }
+
+    #[inline]
     fn deadline(&self, word: Word) -> &AtomicU64 {
         let [even, odd] = &self.deadlines;
         if word.has(Flags::ODD) { odd } else { even }
@@ -200,23 +210,22 @@ impl Gate {
         (limit != NEVER).then(|| Duration::from_micros(limit))
     }
 
-    pub(crate) fn config(&self) -> Arc<BreakerConfig> {
-        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn config(&self) -> BreakerConfig {
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        config.clone()
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.stripes.first().origin().name
+        &self.origin.name
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.stripes.first().origin().clock
+        &self.origin.clock
     }
 
     /// Whether this gate's breaker made a rejection.
     pub(crate) fn rejected(&self, rejected: &Rejected) -> bool {
-        self.stripes
-            .iter()
-            .any(|stripe| rejected.is_by(stripe.origin()))
+        rejected.is_by(&self.origin)
     }
 
     /// `true` the first time.
@@ -252,7 +261,7 @@ impl Gate {
     /// Leaves something for the actor to find before its next message.
     pub(crate) fn leave(&self, write: impl FnOnce(&mut Letters)) {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        write(&mut letters);
+        write(letters.get_or_insert_default());
         // Under the lock, so that it is never lost between a letter and the emptying of the box.
         self.has_letters.store(true, Ordering::Release);
     }
@@ -308,11 +317,12 @@ impl Gate {
     /// Empties the letterbox.
     #[inline]
     pub(crate) fn take_letters(&self) -> Option<Taken> {
-        self.has_letters.load(Ordering::Acquire).then(|| {
-            let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-            self.has_letters.store(false, Ordering::Relaxed);
-            letters.take()
-        })
+        if !self.has_letters.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_letters.store(false, Ordering::Relaxed);
+        letters.take().map(|letters| letters.taken())
     }
 
     /// Takes the successes of the present epoch that were counted on the stripes.
@@ -324,7 +334,7 @@ impl Gate {
         self.sampling.store(false, Ordering::SeqCst);
     }
 
-    pub(crate) fn set_config(&self, config: Arc<BreakerConfig>) {
+    pub(crate) fn set_config(&self, config: BreakerConfig) {
         self.call_timeout
             .store(micros(config.call_timeout()), Ordering::Relaxed);
         self.slow_call.store(
@@ -343,7 +353,7 @@ impl Gate {
         epoch: u64,
         until: Option<Timestamp>,
     ) -> Rejected {
-        Rejected::new(self.stripes.mine().origin(), reason, epoch, until)
+        Rejected::new(&self.origin, reason, epoch, until)
     }
 
     /// A probe's permit that gives its slot back when it is dropped.

@@ -70,7 +70,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     max_breakers: usize,
-    restart: RestartPolicy,
+    restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
 }
@@ -133,7 +133,7 @@ impl BreakersBuilder {
                 clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
                 random: self.random,
                 max_breakers: self.max_breakers,
-                restart: self.restart,
+                restart: Arc::new(self.restart),
                 arbiter: arbiter.clone(),
                 registry: Mutex::default(),
             }),
@@ -198,7 +198,7 @@ impl Breakers {
         }
         let mut registry = self.registry();
         if let Some(breaker) = registry.find(name) {
-            return if *breaker.gate().config() == config {
+            return if breaker.gate().config() == config {
                 Ok(breaker)
             } else {
                 Err(CreateError::Conflict {
@@ -241,7 +241,7 @@ impl Breakers {
             ..
         } = &*self.shared;
         let now = clock.now();
-        let shown = Arc::new(config.clone());
+        let shown = config.clone();
         let mut circuit = Circuit::with_random(config, Arc::clone(random), now);
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);
@@ -253,7 +253,7 @@ impl Breakers {
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,
-            restart.clone(),
+            Arc::clone(restart),
             {
                 let gate = Arc::clone(&gate);
                 move |restarts, cause: &str| {

@@ -34,7 +34,7 @@ impl BreakerActor {
 
     /// Has an order logged after its answer.
     fn ordered<R>(&self, mut told: Told<R>, order: Order) -> Told<R> {
-        let news = told.outbox.news(&self.gate, &self.subscribers);
+        let news = told.outbox.news(&self.gate, self.subscribers.as_ref());
         news.order = Some(order);
         told
     }
@@ -191,13 +191,16 @@ impl Handler<GetSnapshot> for BreakerActor {
         calls.late = calls.late.saturating_add(unsent.late);
         calls.ignored = calls.ignored.saturating_add(unsent.ignored);
         outbox.deliver();
-        let subscribers = self.subscribers.borrow();
+        let (subscribers, missed_events) = self.subscribers.as_ref().map_or((0, 0), |all| {
+            let all = all.borrow();
+            (all.len(), all.missed())
+        });
         MessageResult(Snapshot {
             breaker: Arc::clone(self.gate.name()),
             circuit,
             config: self.circuit.config().clone(),
-            subscribers: subscribers.len(),
-            missed_events: subscribers.missed(),
+            subscribers,
+            missed_events,
             restarts: self.gate.restarts(),
         })
     }
@@ -250,7 +253,7 @@ impl Handler<Reconfigure> for BreakerActor {
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
         let config = order.config;
-        self.gate.set_config(Arc::new(config.clone()));
+        self.gate.set_config(config.clone());
         let told = self.answer(ctx, |circuit, now| {
             circuit.reconfigure(config, now);
             Ok(())
@@ -265,6 +268,7 @@ impl Handler<Subscribe> for BreakerActor {
     fn handle(&mut self, message: Subscribe, ctx: &mut Context<Self>) {
         let present = self.present(ctx);
         self.subscribers
+            .get_or_insert_default()
             .borrow_mut()
             .add_actor(message.subscriber, present);
     }
@@ -275,6 +279,9 @@ impl Handler<Follow> for BreakerActor {
 
     fn handle(&mut self, message: Follow, ctx: &mut Context<Self>) {
         let present = self.present(ctx);
-        self.subscribers.borrow_mut().add_stream(message.0, present);
+        self.subscribers
+            .get_or_insert_default()
+            .borrow_mut()
+            .add_stream(message.0, present);
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Outbox(Option<Box<News>>);
 #[derive(Debug)]
 pub(super) struct News {
     gate: Arc<Gate>,
-    subscribers: Rc<RefCell<Subscribers>>,
+    subscribers: Option<Rc<RefCell<Subscribers>>>,
     pub(super) events: Vec<StateChanged>,
     pub(super) panicked: Vec<Panicked>,
     pub(super) lost_probes: u64,
@@ -61,12 +61,12 @@ impl Outbox {
     pub(super) fn news(
         &mut self,
         gate: &Arc<Gate>,
-        subscribers: &Rc<RefCell<Subscribers>>,
+        subscribers: Option<&Rc<RefCell<Subscribers>>>,
     ) -> &mut News {
         self.0.get_or_insert_with(|| {
             Box::new(News {
                 gate: Arc::clone(gate),
-                subscribers: Rc::clone(subscribers),
+                subscribers: subscribers.cloned(),
                 events: Vec::new(),
                 panicked: Vec::new(),
                 lost_probes: 0,
@@ -97,7 +97,9 @@ impl News {
         }
         for event in &self.events {
             report::transition(event);
-            self.subscribers.borrow_mut().tell(event);
+            if let Some(subscribers) = &self.subscribers {
+                subscribers.borrow_mut().tell(event);
+            }
         }
         for code in self.panicked {
             report::decision_panicked(name, code);

@@ -6,14 +6,11 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 
-/// Who rejected. As large as a cache line, so that the reference counts of two of them, each in an
-/// allocation of its own, never lie on one.
-#[repr(C)]
+/// Who rejected.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) name: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
-    _apart: [u64; 2],
 }
 
 thread_local! {
@@ -23,11 +20,7 @@ thread_local! {
 
 impl Origin {
     pub(crate) fn new(name: Arc<str>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self {
-            name,
-            clock,
-            _apart: [0; 2],
-        })
+        Arc::new(Self { name, clock })
     }
 
     /// A share for a rejection. A thread that rejects again and again, and drops what it gets, uses the

@@ -61,12 +61,12 @@ impl Letters {
         }
     }
 
-    pub(crate) fn take(&mut self) -> Taken {
+    pub(super) fn taken(self) -> Taken {
         Taken {
-            ended: std::mem::take(&mut self.ended),
+            ended: self.ended,
             epoch: self.overflow.epoch,
-            counts: std::mem::take(&mut self.overflow.counts),
-            late: std::mem::take(&mut self.overflow.late),
+            counts: self.overflow.counts,
+            late: self.overflow.late,
         }
     }
 }

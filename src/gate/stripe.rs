@@ -3,12 +3,9 @@
 //! what nobody takes away in a plain load and store; those that come later share.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Unsent;
-use crate::clock::Clock;
-use crate::error::Origin;
 
 /// How many stripes a breaker has; a power of two.
 const STRIPES: usize = 4;
@@ -21,8 +18,8 @@ const COUNT: u64 = (1 << COUNT_BITS) - 1;
 #[derive(Debug)]
 pub(super) struct Stripes([Stripe; STRIPES]);
 
-/// Aligned to two cache lines, since neighbours are fetched in pairs.
-#[repr(align(128))]
+/// A cache line of its own.
+#[repr(align(64))]
 #[derive(Debug)]
 pub(super) struct Stripe {
     successes: AtomicU64,
@@ -32,7 +29,6 @@ pub(super) struct Stripe {
     rejected: AtomicU64,
     late: AtomicU64,
     ignored: AtomicU64,
-    origin: Arc<Origin>,
 }
 
 /// A thread's stripe: the low bits say which, the bits above say what the thread is to it.
@@ -73,14 +69,13 @@ impl Place {
 }
 
 impl Stripes {
-    pub(super) fn new(name: &Arc<str>, clock: &Arc<dyn Clock>, epoch: u64) -> Self {
+    pub(super) fn new(epoch: u64) -> Self {
         Self(std::array::from_fn(|_| Stripe {
             successes: AtomicU64::new(tag(epoch)),
             rejected_by_owner: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             late: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
-            origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
         }))
     }
 
@@ -105,12 +100,7 @@ impl Stripes {
         }
     }
 
-    pub(super) fn first(&self) -> &Stripe {
-        let [first, ..] = &self.0;
-        first
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Stripe> {
+    fn iter(&self) -> impl Iterator<Item = &Stripe> {
         self.0.iter()
     }
 
@@ -154,11 +144,6 @@ impl Stripes {
 }
 
 impl Stripe {
-    #[inline]
-    pub(super) fn origin(&self) -> &Arc<Origin> {
-        &self.origin
-    }
-
     /// Counts a success of `epoch`; as late if the stripe counts for another one by now.
     #[inline]
     pub(super) fn tally(&self, epoch: u64) {
@@ -197,7 +182,7 @@ pub(super) struct Rejecting<'a> {
     owned: bool,
 }
 
-impl<'a> Rejecting<'a> {
+impl Rejecting<'_> {
     /// Whether the next rejection on this stripe is the `nth`, or the one `nth` later, and so on.
     #[inline]
     pub(super) fn is_nth(self, nth: u64) -> bool {
@@ -212,19 +197,12 @@ impl<'a> Rejecting<'a> {
             .is_multiple_of(nth)
     }
 
-    /// Whether the clock has reached `until`.
-    #[cold]
-    pub(super) fn is_over(self, until: u64) -> bool {
-        until <= self.stripe.origin.clock.now().as_micros()
-    }
-
-    /// Counts a rejection; returns in whose name it is made.
+    /// Counts a rejection.
     #[inline]
-    pub(super) fn count(self) -> &'a Arc<Origin> {
+    pub(super) fn count(self) {
         let Stripe {
             rejected_by_owner,
             rejected,
-            origin,
             ..
         } = self.stripe;
         if self.owned {
@@ -233,7 +211,6 @@ impl<'a> Rejecting<'a> {
         } else {
             rejected.fetch_add(1, Ordering::Relaxed);
         }
-        origin
     }
 }
 

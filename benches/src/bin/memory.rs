@@ -119,19 +119,19 @@ async fn messages() {
 async fn idle() {
     const BREAKERS: usize = 1_000;
     let breakers = Breakers::start();
-    let create = |name: String| {
+    let create = |name: &str| {
         breakers
             .create(name, BreakerConfig::default())
             .expect("room for all of them")
     };
     // What is made once for all of them.
-    drop(create("first".into()).snapshot().await);
+    drop(create("first").snapshot().await);
     let names: Vec<_> = (0..BREAKERS)
         .map(|at| format!("upstream-{at:04}"))
         .collect();
     let failed = Cell::new(0);
     let before = live_bytes();
-    for name in names {
+    for name in &names {
         // A reply from each shows that its actor has run.
         if create(name).snapshot().await.is_err() {
             failed.set(failed.get() + 1);
