@@ -130,6 +130,10 @@ impl Breaker {
     }
 
     /// Decides without a message, where that is possible.
+    #[expect(
+        clippy::inline_always,
+        reason = "measured: as a call it is a third of a guard, for what it returns by memory"
+    )]
     #[inline(always)]
     fn admit(&self) -> Admission {
         let word = self.inner.gate.load();

@@ -44,7 +44,11 @@ impl Place {
     fn next() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(next % STRIPES + if next < STRIPES { 0 } else { STRIPES })
+        if next < STRIPES {
+            Self(next)
+        } else {
+            Self(STRIPES | (next % STRIPES))
+        }
     }
 
     /// The place of this thread. One whose locals are gone shares the first stripe.

@@ -23,10 +23,11 @@ use actix_circuit_breaker_benches::{
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Figure = (&'static str, f64);
+type Part = fn() -> Vec<Figure>;
 
 fn main() {
     let only = std::env::args().nth(1);
-    let parts: [(&str, fn() -> Vec<Figure>); 6] = [
+    let parts: [(&str, Part); 6] = [
         ("asks", || in_task(asks())),
         ("cross", || in_task(cross())),
         ("guards", || in_task(guards())),
@@ -190,7 +191,8 @@ async fn guards() -> Vec<Figure> {
     .await;
     vec![
         ("guard_over_fastest_peer", ratios[0]),
-        ("guard_rate_over_fastest_peer", ratios[1].max(ratios[2])),
+        // The window of calls, which is what the quickest peers have too.
+        ("guard_rate_over_fastest_peer", ratios[1]),
     ]
 }
 
