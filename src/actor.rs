@@ -18,7 +18,7 @@ use actix::{Actor, Context, Supervised};
 use crate::circuit::{Circuit, CircuitState, Permit};
 use crate::clock::{Clock, Timestamp};
 use crate::event::{StateChanged, Subscribers};
-use crate::gate::{Flags, Gate, Notice};
+use crate::gate::{Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 use outbox::Outbox;
 use timers::{AHEAD, Timers};
@@ -32,8 +32,8 @@ use timers::{AHEAD, Timers};
 pub struct BreakerActor {
     circuit: Circuit,
     gate: Arc<Gate>,
-    clock: Arc<dyn Clock>,
-    subscribers: Rc<RefCell<Subscribers>>,
+    /// There once somebody has subscribed.
+    subscribers: Option<Rc<RefCell<Subscribers>>>,
     seq: u64,
     timers: Timers,
 }
@@ -42,9 +42,8 @@ impl BreakerActor {
     pub(crate) fn new(circuit: Circuit, gate: Arc<Gate>) -> Self {
         Self {
             circuit,
-            clock: Arc::clone(gate.clock()),
             gate,
-            subscribers: Rc::default(),
+            subscribers: None,
             seq: 0,
             timers: Timers::default(),
         }
@@ -61,7 +60,7 @@ impl BreakerActor {
         ctx: &mut Context<Self>,
         decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
     ) -> (R, Outbox) {
-        let now = self.clock.now();
+        let now = self.gate.clock().now();
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
         let result = decide(&mut self.circuit, now);
@@ -74,7 +73,13 @@ impl BreakerActor {
     /// Takes in what handles left outside the mailbox.
     fn take_in(&mut self, now: Timestamp) {
         self.fold(now);
-        let taken = self.gate.letters().take();
+        if let Some(taken) = self.gate.take_letters() {
+            self.read(taken, now);
+        }
+    }
+
+    /// Takes in letters.
+    fn read(&mut self, taken: Taken, now: Timestamp) {
         for (permit, ending) in taken.ended {
             self.circuit.end(permit, ending, now);
         }
@@ -100,7 +105,7 @@ impl BreakerActor {
         for _ in 0..2 {
             let notice = notice(
                 &self.circuit,
-                self.clock.drives_timers(),
+                self.gate.clock().drives_timers(),
                 self.timers.are_ticking(),
                 now,
             );
@@ -117,24 +122,23 @@ impl BreakerActor {
     }
 
     fn outbox(&mut self, lost_probes: u64) -> Outbox {
-        let mut events = Vec::new();
+        let mut outbox = Outbox::default();
         while let Some(transition) = self.circuit.pop_transition() {
             self.seq = self.seq.saturating_add(1);
             let name = Arc::clone(self.gate.name());
-            events.push(StateChanged::new(name, self.seq, transition));
+            let event = StateChanged::new(name, self.seq, transition);
+            let news = outbox.news(&self.gate, self.subscribers.as_ref());
+            news.events.push(event);
         }
-        let mut panicked = Vec::new();
         while let Some(code) = self.circuit.pop_panicked() {
-            panicked.push(code);
+            let news = outbox.news(&self.gate, self.subscribers.as_ref());
+            news.panicked.push(code);
         }
-        Outbox {
-            gate: Arc::clone(&self.gate),
-            subscribers: Rc::clone(&self.subscribers),
-            events,
-            panicked,
-            lost_probes,
-            order: None,
+        if lost_probes > 0 {
+            let news = outbox.news(&self.gate, self.subscribers.as_ref());
+            news.lost_probes = lost_probes;
         }
+        outbox
     }
 
     /// The present state as an event, for a new subscriber.

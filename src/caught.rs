@@ -8,16 +8,9 @@ use std::{
 };
 
 /// Runs `f`; a panic comes back as the text it was raised with.
+#[inline]
 pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, String> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
-        let text = text_of(&*payload);
-        // A payload may be any value, its destructor may panic too, and so on for ever.
-        // The second one is leaked.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            mem::forget(again);
-        }
-        text
-    })
+    catch_unwind(AssertUnwindSafe(f)).map_err(text_of)
 }
 
 /// Runs what only reports: a subscriber or observer that panics must not end the supervision.
@@ -25,12 +18,19 @@ pub(crate) fn quietly(f: impl FnOnce()) {
     drop(caught(f));
 }
 
-fn text_of(payload: &(dyn Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
+#[cold]
+fn text_of(payload: Box<dyn Any + Send>) -> String {
+    let text = if let Some(text) = payload.downcast_ref::<&'static str>() {
         (*text).to_owned()
     } else if let Some(text) = payload.downcast_ref::<String>() {
         text.clone()
     } else {
         "panic without a text".to_owned()
+    };
+    // A payload may be any value, its destructor may panic too, and so on for ever.
+    // The second one is leaked.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(again);
     }
+    text
 }

@@ -6,6 +6,7 @@ mod error;
 mod text;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use builder::BreakerConfigBuilder;
@@ -77,8 +78,13 @@ impl Backoff {
 /// assert_eq!(refused.to_string(), "`jitter` is 1.5, must be a number from 0 to 1");
 /// # Ok::<(), actix_circuit_breaker::ConfigError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct BreakerConfig {
+    /// Shared: a breaker's gate, its circuit and its maker have the same.
+    checked: Arc<Checked>,
+}
+
+struct Checked {
     settings: BreakerConfigBuilder,
     /// Derived once: the settings' own or the default made from the others.
     probe_timeout: Duration,
@@ -110,11 +116,12 @@ impl fmt::Debug for BreakerConfig {
     }
 }
 
-impl PartialEq for BreakerConfig {
+/// Compares what is in force, so that a derived `probe_timeout` equals the same one set by hand.
+impl PartialEq for Checked {
     fn eq(&self, other: &Self) -> bool {
-        let in_force = |config: &Self| BreakerConfigBuilder {
-            probe_timeout: Some(config.probe_timeout),
-            ..config.settings.clone()
+        let in_force = |checked: &Self| BreakerConfigBuilder {
+            probe_timeout: Some(checked.probe_timeout),
+            ..checked.settings.clone()
         };
         in_force(self) == in_force(other) && self.rule == other.rule
     }
@@ -123,15 +130,21 @@ impl PartialEq for BreakerConfig {
 impl Default for BreakerConfig {
     fn default() -> Self {
         let settings = BreakerConfigBuilder::default();
-        Self {
+        Self::new(Checked {
             probe_timeout: settings.derived_probe_timeout(),
             settings,
             rule: RuleFacts::default(),
-        }
+        })
     }
 }
 
 impl BreakerConfig {
+    fn new(checked: Checked) -> Self {
+        Self {
+            checked: Arc::new(checked),
+        }
+    }
+
     /// Starts from the defaults.
     pub fn builder() -> BreakerConfigBuilder {
         BreakerConfigBuilder::default()
@@ -139,57 +152,57 @@ impl BreakerConfig {
 
     /// Starts from these settings; a `probe_timeout` that was derived is derived again.
     pub fn to_builder(&self) -> BreakerConfigBuilder {
-        self.settings.clone()
+        self.checked.settings.clone()
     }
 
     /// Returns when a closed circuit trips.
     pub fn trip(&self) -> &TripPolicy {
-        &self.settings.trip
+        &self.checked.settings.trip
     }
 
     /// Returns how long an ask or a call may take.
     pub fn call_timeout(&self) -> Duration {
-        self.settings.call_timeout
+        self.checked.settings.call_timeout
     }
 
     /// Returns how long the first break lasts, before jitter.
     pub fn break_duration(&self) -> Duration {
-        self.settings.break_duration
+        self.checked.settings.break_duration
     }
 
     /// Returns how breaks grow, if they do.
     pub fn backoff(&self) -> Option<Backoff> {
-        self.settings.backoff
+        self.checked.settings.backoff
     }
 
     /// Returns by what share a break may be lengthened at random.
     pub fn jitter(&self) -> f64 {
-        self.settings.jitter
+        self.checked.settings.jitter
     }
 
     /// Returns how many probes may run at once while half-open.
     pub fn max_probes(&self) -> u32 {
-        self.settings.max_probes
+        self.checked.settings.max_probes
     }
 
     /// Returns how many probes must succeed before the circuit closes.
     pub fn successes_to_close(&self) -> u32 {
-        self.settings.successes_to_close
+        self.checked.settings.successes_to_close
     }
 
     /// Returns how long a probe may hold its slot.
     pub fn probe_timeout(&self) -> Duration {
-        self.probe_timeout
+        self.checked.probe_timeout
     }
 
     /// Returns how many probes in a row may end without a verdict before the circuit opens again.
     pub fn max_inconclusive(&self) -> u32 {
-        self.settings.max_inconclusive
+        self.checked.settings.max_inconclusive
     }
 
     /// The limit beyond which a call is slow, where the policy has one.
     pub(crate) fn slow_call(&self) -> Option<SlowCall> {
-        match self.settings.trip {
+        match self.checked.settings.trip {
             TripPolicy::FailureRate { slow_call, .. } => slow_call,
             _ => None,
         }
@@ -197,53 +210,54 @@ impl BreakerConfig {
 
     /// Whether a success makes the policy forget its failures.
     pub(crate) fn success_forgets(&self) -> bool {
-        match self.settings.trip {
+        match self.checked.settings.trip {
             TripPolicy::ConsecutiveFailures { .. } => true,
             TripPolicy::FailureCount {
                 reset_on_success, ..
             } => reset_on_success,
             TripPolicy::FailureRate { .. } => false,
-            TripPolicy::Custom(_) => self.rule.reset_on_success,
+            TripPolicy::Custom(_) => self.checked.rule.reset_on_success,
         }
     }
 
     /// How long a sample can matter to the policy; `None` where time alone forgets nothing.
     pub(crate) fn lookback(&self) -> Option<Duration> {
-        match self.settings.trip {
+        match self.checked.settings.trip {
             TripPolicy::ConsecutiveFailures { within, .. } => within,
             TripPolicy::FailureCount { within, .. } => Some(within),
             TripPolicy::FailureRate { window, .. } => match window {
                 Window::Calls(_) => None,
                 Window::Time(span) => Some(span),
             },
-            TripPolicy::Custom(_) => Some(self.rule.lookback),
+            TripPolicy::Custom(_) => Some(self.checked.rule.lookback),
         }
     }
 
     /// The lease of a probe whose own call timeout is `timeout` (R16).
     pub(crate) fn lease(&self, timeout: Duration) -> Duration {
-        if timeout > self.settings.call_timeout {
-            self.probe_timeout.max(timeout.saturating_mul(2))
+        if timeout > self.checked.settings.call_timeout {
+            self.checked.probe_timeout.max(timeout.saturating_mul(2))
         } else {
-            self.probe_timeout
+            self.checked.probe_timeout
         }
     }
 
     /// The longest a break can be (R3).
     pub(crate) fn longest_break(&self) -> Duration {
-        let longest = match self.settings.backoff {
+        let longest = match self.checked.settings.backoff {
             Some(backoff) => backoff.max,
-            None => self.settings.break_duration,
+            None => self.checked.settings.break_duration,
         };
-        from_f64(to_f64(longest) * (1.0 + self.settings.jitter))
+        from_f64(to_f64(longest) * (1.0 + self.checked.settings.jitter))
     }
 
     /// The length of a break after `attempt` failed rounds (R22): the base grown and capped, then
     /// lengthened by the share `random` of the jitter. The growth is a loop of products, each capped,
     /// so that scripts in Lua compute the same doubles; a power could differ in its last bit.
     pub(crate) fn break_length(&self, attempt: u32, random: f64) -> Duration {
-        let mut length = to_f64(self.settings.break_duration);
-        if let Some(Backoff { factor, max }) = self.settings.backoff
+        let settings = &self.checked.settings;
+        let mut length = to_f64(settings.break_duration);
+        if let Some(Backoff { factor, max }) = settings.backoff
             && factor > 1.0
         {
             let ceiling = to_f64(max);
@@ -255,14 +269,14 @@ impl BreakerConfig {
             }
             length = length.min(ceiling);
         }
-        from_f64(length * (1.0 + self.settings.jitter * random))
+        from_f64(length * (1.0 + settings.jitter * random))
     }
 
     /// How long a record is worth keeping after its last instant (R31).
     pub(crate) fn margin(&self) -> Duration {
         self.longest_break()
             .max(self.lookback().unwrap_or(UNBOUNDED_LOOKBACK))
-            .max(self.probe_timeout)
+            .max(self.checked.probe_timeout)
             .saturating_mul(2)
             .saturating_add(Duration::from_secs(60))
     }

@@ -1,6 +1,8 @@
 //! What a caller gets instead of a reply, and what goes wrong when a breaker is made.
 //! Settings that are refused: [`ConfigError`](crate::ConfigError).
 
+mod origin;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +10,9 @@ use std::time::Duration;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::circuit::Reason;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Timestamp;
 use crate::config::ConfigError;
+pub(crate) use origin::Origin;
 
 /// Why an ask has no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,22 +101,14 @@ impl<E> From<Rejected> for CallError<E> {
     }
 }
 
-/// Who rejected: what all rejections of a breaker share. Aligned so that the reference counts of two
-/// of them never lie on one cache line.
-#[repr(align(64))]
-#[derive(Debug)]
-pub(crate) struct Origin {
-    pub(crate) name: Arc<str>,
-    pub(crate) clock: Arc<dyn Clock>,
-}
-
 /// A call that a breaker did not let through.
 ///
 /// Small and made without an allocation. It keeps the breaker's name, not the breaker: holding one is
 /// not holding a handle.
 #[derive(Clone)]
 pub struct Rejected {
-    origin: Arc<Origin>,
+    /// There until it is dropped.
+    origin: Option<Arc<Origin>>,
     /// When another attempt makes sense, in microseconds; [`NEVER`] if nobody knows.
     until: u64,
     /// The epoch, above eight bits for the reason.
@@ -124,8 +119,9 @@ pub struct Rejected {
 const NEVER: u64 = u64::MAX;
 
 impl Rejected {
+    #[inline]
     pub(crate) fn new(
-        origin: Arc<Origin>,
+        origin: &Arc<Origin>,
         reason: Reason,
         epoch: u64,
         until: Option<Timestamp>,
@@ -136,7 +132,7 @@ impl Rejected {
             Reason::ForcedOpen => 2,
         };
         Self {
-            origin,
+            origin: Some(origin.share()),
             until: until.map_or(NEVER, Timestamp::as_micros),
             epoch_and_reason: epoch << 8 | reason,
         }
@@ -144,7 +140,7 @@ impl Rejected {
 
     /// Returns the name of the breaker that rejected.
     pub fn breaker(&self) -> &str {
-        &self.origin.name
+        self.origin.as_ref().map_or("", |origin| &origin.name)
     }
 
     /// Returns why.
@@ -165,13 +161,24 @@ impl Rejected {
     /// the rest of the break; for [`Reason::ProbesInUse`] at most a second; the rest of a forced
     /// open's ttl, `None` without one. Zero once that time is over.
     pub fn retry_after(&self) -> Option<Duration> {
-        (self.until != NEVER)
-            .then(|| Timestamp::from_micros(self.until).since(self.origin.clock.now()))
+        let origin = self.origin.as_ref()?;
+        (self.until != NEVER).then(|| Timestamp::from_micros(self.until).since(origin.clock.now()))
     }
 
     /// Whether a breaker made it that rejects as `origin`.
     pub(crate) fn is_by(&self, origin: &Arc<Origin>) -> bool {
-        Arc::ptr_eq(&self.origin, origin)
+        self.origin
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, origin))
+    }
+}
+
+impl Drop for Rejected {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(share) = self.origin.take() {
+            Origin::take_back(share);
+        }
     }
 }
 
@@ -261,16 +268,8 @@ mod tests {
     use crate::clock::ManualClock;
 
     fn rejected(until: Option<u64>) -> Rejected {
-        let origin = Origin {
-            name: "payments".into(),
-            clock: Arc::new(ManualClock::new()),
-        };
-        Rejected::new(
-            Arc::new(origin),
-            Reason::Open,
-            1,
-            until.map(Timestamp::from_micros),
-        )
+        let origin = Origin::new("payments".into(), Arc::new(ManualClock::new()));
+        Rejected::new(&origin, Reason::Open, 1, until.map(Timestamp::from_micros))
     }
 
     #[test]

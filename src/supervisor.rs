@@ -85,7 +85,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     max_breakers: usize,
-    restart: RestartPolicy,
+    restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
 }
@@ -148,7 +148,7 @@ impl BreakersBuilder {
                 clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
                 random: self.random,
                 max_breakers: self.max_breakers,
-                restart: self.restart,
+                restart: Arc::new(self.restart),
                 arbiter: arbiter.clone(),
                 registry: Mutex::default(),
             }),
@@ -237,7 +237,7 @@ impl Breakers {
         let name_again = || name.to_owned();
         let mut registry = self.registry();
         if let Some(breaker) = registry.find(name) {
-            return if *breaker.gate().config() == config {
+            return if breaker.gate().config() == config {
                 Ok((breaker, Found::Known))
             } else {
                 Err(CreateError::Conflict { name: name_again() })
@@ -275,7 +275,7 @@ impl Breakers {
             arbiter,
             ..
         } = &*self.shared;
-        let shown = Arc::new(config.clone());
+        let shown = config.clone();
         let mut circuit = Circuit::with_random(config, Arc::clone(random), now);
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);
@@ -287,7 +287,7 @@ impl Breakers {
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,
-            restart.clone(),
+            Arc::clone(restart),
             {
                 let gate = Arc::clone(&gate);
                 move |restarts, cause: &str| {

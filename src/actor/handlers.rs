@@ -9,7 +9,7 @@ use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
 use crate::caught::{caught, quietly};
-use crate::circuit::{Circuit, Ending, Refused};
+use crate::circuit::{Circuit, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
 use crate::error::{AskError, Rejected};
@@ -30,6 +30,21 @@ impl BreakerActor {
     ) -> Told<R> {
         let (answer, outbox) = self.step(ctx, decide);
         Told::new(answer, outbox)
+    }
+
+    /// Has an order logged after its answer.
+    fn ordered<R>(&self, mut told: Told<R>, order: Order) -> Told<R> {
+        let news = told.outbox.news(&self.gate, self.subscribers.as_ref());
+        news.order = Some(order);
+        told
+    }
+
+    fn ordered_if_ok<E>(&self, told: Told<Result<(), E>>, order: Order) -> Told<Result<(), E>> {
+        if told.answer.is_ok() {
+            self.ordered(told, order)
+        } else {
+            told
+        }
     }
 
     fn rejection(&self, refused: Refused) -> Rejected {
@@ -152,8 +167,7 @@ impl Errand {
         }
         if let Some(permit) = self.held.take() {
             let slow = matches!(result, Err(AskError::Timeout(_)));
-            let ending = Ending::Outcome { outcome, slow };
-            settle(&self.breaker, &self.gate, permit, ending).await;
+            settle(&self.breaker, &self.gate, permit, outcome, slow).await;
         }
         result
     }
@@ -188,16 +202,18 @@ impl Handler<GetSnapshot> for BreakerActor {
         calls.rejected = calls.rejected.saturating_add(unsent.rejected);
         calls.late = calls.late.saturating_add(unsent.late);
         calls.ignored = calls.ignored.saturating_add(unsent.ignored);
-        let subscribers = self.subscribers.borrow();
+        let (subscribers, missed_events) = self.subscribers.as_ref().map_or((0, 0), |all| {
+            let all = all.borrow();
+            (all.len(), all.missed())
+        });
         let snapshot = Snapshot {
             breaker: Arc::clone(self.gate.name()),
             circuit,
             config: self.circuit.config().clone(),
-            subscribers: subscribers.len(),
-            missed_events: subscribers.missed(),
+            subscribers,
+            missed_events,
             restarts: self.gate.restarts(),
         };
-        drop(subscribers);
         Told::new(snapshot, outbox)
     }
 }
@@ -210,7 +226,7 @@ impl Handler<ForceOpen> for BreakerActor {
         let told = self.answer(ctx, |circuit, now| {
             circuit.force_open(ttl, Arc::clone(&reason), now)
         });
-        told.ordered_if_ok("force open", ttl, reason)
+        self.ordered_if_ok(told, Order::new("force open").given(ttl, reason))
     }
 }
 
@@ -222,7 +238,7 @@ impl Handler<ForceClosed> for BreakerActor {
         let told = self.answer(ctx, |circuit, now| {
             circuit.force_closed(ttl, Arc::clone(&reason), now)
         });
-        told.ordered_if_ok("force closed", ttl, reason)
+        self.ordered_if_ok(told, Order::new("force closed").given(ttl, reason))
     }
 }
 
@@ -231,7 +247,7 @@ impl Handler<Release> for BreakerActor {
 
     fn handle(&mut self, _: Release, ctx: &mut Context<Self>) -> Self::Result {
         let told = self.answer(ctx, Circuit::release);
-        told.ordered(Order::new("release"))
+        self.ordered(told, Order::new("release"))
     }
 }
 
@@ -240,7 +256,7 @@ impl Handler<Reset> for BreakerActor {
 
     fn handle(&mut self, _: Reset, ctx: &mut Context<Self>) -> Self::Result {
         let told = self.answer(ctx, Circuit::reset);
-        told.ordered(Order::new("reset"))
+        self.ordered(told, Order::new("reset"))
     }
 }
 
@@ -249,12 +265,12 @@ impl Handler<Reconfigure> for BreakerActor {
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
         let config = order.config;
-        self.gate.set_config(Arc::new(config.clone()));
+        self.gate.set_config(config.clone());
         let told = self.answer(ctx, |circuit, now| {
             circuit.reconfigure(config, now);
             Ok(())
         });
-        told.ordered(Order::new("reconfigure"))
+        self.ordered(told, Order::new("reconfigure"))
     }
 }
 
@@ -264,6 +280,7 @@ impl Handler<Subscribe> for BreakerActor {
     fn handle(&mut self, message: Subscribe, ctx: &mut Context<Self>) -> Told<()> {
         let present = self.present(ctx);
         self.subscribers
+            .get_or_insert_default()
             .borrow_mut()
             .add_actor(message.subscriber, present);
         Told::already(())
@@ -275,6 +292,9 @@ impl Handler<Follow> for BreakerActor {
 
     fn handle(&mut self, message: Follow, ctx: &mut Context<Self>) {
         let present = self.present(ctx);
-        self.subscribers.borrow_mut().add_stream(message.0, present);
+        self.subscribers
+            .get_or_insert_default()
+            .borrow_mut()
+            .add_stream(message.0, present);
     }
 }

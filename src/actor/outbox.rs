@@ -15,12 +15,16 @@ use crate::event::{StateChanged, Subscribers};
 use crate::gate::Gate;
 use crate::report;
 
-/// What is to be told of a step, after it was answered.
-#[derive(Debug)]
+/// What is to be told of a step, after it was answered. Most steps have nothing to tell.
+#[derive(Debug, Default)]
 #[must_use = "events have to be told"]
-pub(super) struct Outbox {
-    pub(super) gate: Arc<Gate>,
-    pub(super) subscribers: Rc<RefCell<Subscribers>>,
+pub(super) struct Outbox(Option<Box<News>>);
+
+/// Something to be told.
+#[derive(Debug)]
+pub(super) struct News {
+    gate: Arc<Gate>,
+    subscribers: Option<Rc<RefCell<Subscribers>>>,
     pub(super) events: Vec<StateChanged>,
     pub(super) panicked: Vec<Panicked>,
     pub(super) lost_probes: u64,
@@ -43,11 +47,46 @@ impl Order {
             reason: None,
         }
     }
+
+    pub(super) fn given(self, ttl: Option<Duration>, reason: Arc<str>) -> Self {
+        Self {
+            ttl,
+            reason: Some(reason),
+            ..self
+        }
+    }
 }
 
 impl Outbox {
+    /// What is in it, to be added to.
+    pub(super) fn news(
+        &mut self,
+        gate: &Arc<Gate>,
+        subscribers: Option<&Rc<RefCell<Subscribers>>>,
+    ) -> &mut News {
+        self.0.get_or_insert_with(|| {
+            Box::new(News {
+                gate: Arc::clone(gate),
+                subscribers: subscribers.cloned(),
+                events: Vec::new(),
+                panicked: Vec::new(),
+                lost_probes: 0,
+                order: None,
+            })
+        })
+    }
+
     /// Tells subscribers and the log.
+    #[inline]
     pub(super) fn deliver(self) {
+        if let Some(news) = self.0 {
+            news.deliver();
+        }
+    }
+}
+
+impl News {
+    fn deliver(self) {
         let name = self.gate.name();
         if let Some(Order {
             name: order,
@@ -59,7 +98,9 @@ impl Outbox {
         }
         for event in &self.events {
             report::transition(event);
-            self.subscribers.borrow_mut().tell(event);
+            if let Some(subscribers) = &self.subscribers {
+                subscribers.borrow_mut().tell(event);
+            }
         }
         for code in self.panicked {
             report::decision_panicked(name, code);
@@ -77,49 +118,18 @@ impl Outbox {
 )]
 #[derive(Debug)]
 pub struct Told<R> {
-    answer: R,
-    outbox: Option<Outbox>,
+    pub(super) answer: R,
+    pub(super) outbox: Outbox,
 }
 
 impl<R> Told<R> {
     pub(super) fn new(answer: R, outbox: Outbox) -> Self {
-        Self {
-            answer,
-            outbox: Some(outbox),
-        }
+        Self { answer, outbox }
     }
 
     /// Answers what was told already.
     pub(super) fn already(answer: R) -> Self {
-        Self {
-            answer,
-            outbox: None,
-        }
-    }
-
-    pub(super) fn ordered(mut self, order: Order) -> Self {
-        if let Some(outbox) = &mut self.outbox {
-            outbox.order = Some(order);
-        }
-        self
-    }
-}
-
-impl<E> Told<Result<(), E>> {
-    pub(super) fn ordered_if_ok(
-        self,
-        name: &'static str,
-        ttl: Option<Duration>,
-        reason: Arc<str>,
-    ) -> Self {
-        if self.answer.is_err() {
-            return self;
-        }
-        self.ordered(Order {
-            name,
-            ttl,
-            reason: Some(reason),
-        })
+        Self::new(answer, Outbox::default())
     }
 }
 
@@ -133,8 +143,6 @@ where
             // need not be tokio's.
             quietly(|| drop(asker.send(self.answer)));
         }
-        if let Some(outbox) = self.outbox {
-            outbox.deliver();
-        }
+        self.outbox.deliver();
     }
 }

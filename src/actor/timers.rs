@@ -37,7 +37,7 @@ impl Timers {
 impl BreakerActor {
     /// Sets the timers that the record asks for. None for a clock that the runtime does not follow.
     pub(super) fn set_timers(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        if !self.clock.drives_timers() {
+        if !self.gate.clock().drives_timers() {
             return;
         }
         self.set_deadline(ctx, now);

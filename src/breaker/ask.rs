@@ -87,30 +87,37 @@ where
         classify: C,
         call_timeout: Option<Duration>,
     ) -> Self {
-        let (stage, classify) = match breaker.admit() {
-            Admission::Pass(word) => {
-                let stage = Stage::Asking {
+        match breaker.admit() {
+            // Made where it stays, as far as may be: it is not small.
+            Admission::Pass(word) => Self {
+                span: CallSpan::new(breaker.name()),
+                breaker: breaker.clone(),
+                classify: Some(classify),
+                call_timeout,
+                stage: Stage::Asking {
                     epoch: word.epoch(),
                     request: target.send(message),
                     timer: CallTimer::new(),
-                };
-                (stage, Some(classify))
-            }
-            Admission::Reject(rejected) => {
-                let rejected = Some(rejected);
-                (Stage::Rejected { rejected }, None)
-            }
-            Admission::Ask => {
-                let reply = mediate(breaker, target, message, classify, call_timeout);
-                (Stage::Mediated { reply }, None)
-            }
-        };
-        Self {
-            span: CallSpan::new(breaker.name()),
-            breaker: breaker.clone(),
-            classify,
-            call_timeout,
-            stage,
+                },
+            },
+            Admission::Reject(rejected) => Self {
+                span: CallSpan::new(breaker.name()),
+                breaker: breaker.clone(),
+                classify: None,
+                call_timeout: None,
+                stage: Stage::Rejected {
+                    rejected: Some(rejected),
+                },
+            },
+            Admission::Ask => Self {
+                span: CallSpan::new(breaker.name()),
+                breaker: breaker.clone(),
+                classify: None,
+                call_timeout: None,
+                stage: Stage::Mediated {
+                    reply: mediate(breaker, target, message, classify, call_timeout),
+                },
+            },
         }
     }
 }

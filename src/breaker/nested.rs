@@ -25,10 +25,11 @@ thread_local! {
 }
 
 /// Makes a call's error of a rejection.
+#[inline]
 pub(super) fn rejected<E: 'static>(rejected: Rejected) -> CallError<E> {
     let id = TypeId::of::<CallError<E>>();
     let known = LAST
-        .try_with(|last| last.replace(Some(id)) == Some(id))
+        .try_with(|last| last.get() == Some(id))
         .unwrap_or(false);
     if !known {
         learn(id, |error| match error.downcast_ref::<CallError<E>>() {
@@ -41,6 +42,8 @@ pub(super) fn rejected<E: 'static>(rejected: Rejected) -> CallError<E> {
 
 #[cold]
 fn learn(id: TypeId, look: Look) {
+    // A thread whose locals are gone learns again each time.
+    let _ = LAST.try_with(|last| last.set(Some(id)));
     LEARNED
         .write()
         .unwrap_or_else(PoisonError::into_inner)

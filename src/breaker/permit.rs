@@ -135,7 +135,8 @@ impl Drop for Permit {
                 if ending == Ending::Gone || can_wake() {
                     drop(self.end(ending));
                 } else if let Some(Leave::Passed { epoch, .. }) = self.leave.take() {
-                    self.breaker.gate().letters().add(epoch, ending);
+                    let gate = self.breaker.gate();
+                    gate.leave(|letters| letters.add(epoch, ending));
                 }
             }
         }

@@ -4,19 +4,19 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix::Addr;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
-use super::Breaker;
 use super::nested::rejection_in;
+use super::{Breaker, Inner};
 use crate::actor::BreakerActor;
 use crate::caught::caught;
 use crate::circuit::{Ending, Permit};
-use crate::gate::{Flags, Gate};
+use crate::gate::{Flags, Gate, Word};
 use crate::message::{Sampled, Settle};
 use crate::outcome::{Classify, Outcome};
 use crate::report;
@@ -26,15 +26,29 @@ use crate::report;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// What a reply amounts to. User code runs here: a panic of it makes the call a failure.
+#[inline]
 pub(crate) fn judge<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> Outcome {
-    let judged = caught(|| match classify.classify(reply) {
-        Outcome::Failure if is_own_rejection(gate, classify, reply) => Outcome::Ignored,
-        outcome => outcome,
-    });
-    judged.unwrap_or_else(|cause| {
-        report::classifier_panicked(gate.name(), &cause);
-        Outcome::Failure
-    })
+    match caught(|| classify.classify(reply)) {
+        Ok(Outcome::Failure) => judge_failure(gate, classify, reply),
+        Ok(outcome) => outcome,
+        Err(cause) => classifier_panicked(gate, &cause),
+    }
+}
+
+/// A failure is none if it is this breaker's own rejection, from inside the call.
+#[inline(never)]
+fn judge_failure<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> Outcome {
+    match caught(|| is_own_rejection(gate, classify, reply)) {
+        Ok(true) => Outcome::Ignored,
+        Ok(false) => Outcome::Failure,
+        Err(cause) => classifier_panicked(gate, &cause),
+    }
+}
+
+#[cold]
+fn classifier_panicked(gate: &Gate, cause: &str) -> Outcome {
+    report::classifier_panicked(gate.name(), cause);
+    Outcome::Failure
 }
 
 fn is_own_rejection<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> bool {
@@ -54,12 +68,13 @@ pub(super) fn send(
     let Some(owed) = gate.owe() else {
         // Too many are under way: the arbiter is blocked, or callers do not wait.
         let epoch = permit.epoch();
-        let mut letters = gate.letters();
-        if permit.is_probe() {
-            letters.end(permit, ending);
-        } else {
-            letters.add(epoch, ending);
-        }
+        gate.leave(|letters| {
+            if permit.is_probe() {
+                letters.end(permit, ending);
+            } else {
+                letters.add(epoch, ending);
+            }
+        });
         return Receipt(None);
     };
     let (done, receipt) = oneshot::channel();
@@ -72,14 +87,48 @@ pub(super) fn send(
     Receipt(Some(receipt))
 }
 
-/// Settles a call and waits until that is decided and published.
+/// Settles a call that the breaker made itself, and waits until that is decided and published.
 pub(crate) async fn settle(
     breaker: &Addr<BreakerActor>,
     gate: &Arc<Gate>,
     permit: Permit,
-    ending: Ending,
+    outcome: Outcome,
+    slow: bool,
 ) {
+    // Where slowness counts, the permit knows since when the call runs.
+    let is_plain = !permit.is_probe() && !slow && gate.slow_call().is_none();
+    if is_plain
+        && outcome == Outcome::Success
+        && note_success(breaker, gate, gate.load(), permit.epoch())
+    {
+        return;
+    }
+    let ending = Ending::Outcome { outcome, slow };
     Settled::waiting(send(breaker, gate, permit, ending)).await;
+}
+
+/// Takes note of a success without a message, where that is enough: it belongs to the present epoch,
+/// and at most a stripe has to count it.
+#[inline]
+fn note_success(breaker: &Addr<BreakerActor>, gate: &Gate, word: Word, epoch: u64) -> bool {
+    if word.epoch() != epoch || word.has(Flags::TELL) {
+        return false;
+    }
+    if word.has(Flags::TALLY) {
+        gate.tally(epoch);
+        if gate.load_after_tally().has(Flags::REPORT) {
+            ask_for_fold(breaker, gate);
+        }
+    }
+    true
+}
+
+/// Sends word that there are successes to be looked at, unless that is under way.
+#[cold]
+fn ask_for_fold(breaker: &Addr<BreakerActor>, gate: &Gate) {
+    if gate.begin_sampling() {
+        breaker.do_send(Sampled);
+    }
 }
 
 /// Comes back when the actor has decided and published.
@@ -96,36 +145,34 @@ impl Breaker {
         outcome: Outcome,
         slow: bool,
     ) -> Option<Receipt> {
-        let gate = &self.inner.gate;
+        let Inner { address, gate } = &*self.inner;
         let word = gate.load();
+        let is_plain = outcome == Outcome::Success && !slow;
+        if is_plain && note_success(address, gate, word, epoch) {
+            return None;
+        }
+        self.settle_noted(word, epoch, outcome, slow)
+    }
+
+    /// Settles a call whose end is of note: it failed, was ignored, comes late or changes the record.
+    #[inline(never)]
+    fn settle_noted(
+        &self,
+        word: Word,
+        epoch: u64,
+        outcome: Outcome,
+        slow: bool,
+    ) -> Option<Receipt> {
+        let gate = &self.inner.gate;
         if word.epoch() != epoch {
             gate.count_late();
             return None;
         }
-        match outcome {
-            Outcome::Success if !slow && !word.has(Flags::TELL) => {
-                if word.has(Flags::TALLY) {
-                    self.tally(epoch);
-                }
-                None
-            }
-            Outcome::Ignored => {
-                gate.count_ignored();
-                None
-            }
-            Outcome::Success | Outcome::Failure => {
-                Some(self.send_ending(Permit::closed(epoch), Ending::Outcome { outcome, slow }))
-            }
+        if outcome == Outcome::Ignored {
+            gate.count_ignored();
+            return None;
         }
-    }
-
-    #[inline]
-    fn tally(&self, epoch: u64) {
-        let gate = &self.inner.gate;
-        gate.tally(epoch);
-        if gate.load_after_tally().has(Flags::REPORT) && gate.begin_sampling() {
-            self.inner.address.do_send(Sampled);
-        }
+        Some(self.send_ending(Permit::closed(epoch), Ending::Outcome { outcome, slow }))
     }
 
     pub(super) fn send_ending(&self, permit: Permit, ending: Ending) -> Receipt {
@@ -145,19 +192,47 @@ impl Breaker {
 #[must_use = "the outcome counts without it; await it to be sure that the breaker has taken note"]
 pub struct Settled {
     receipt: Option<oneshot::Receiver<()>>,
-    limit: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
+}
+
+/// How long a caller waits for its receipt.
+#[derive(Debug)]
+enum Patience {
+    /// It has not looked yet.
+    Unasked,
+    /// It let others run once. An actor on the same arbiter has its turn then, and a timer, which
+    /// costs more than all the rest, is never set.
+    Yielded,
+    Limited(Pin<Box<Sleep>>),
 }
 
 impl Settled {
     pub(super) fn waiting(receipt: Receipt) -> Self {
         Self {
             receipt: receipt.0,
-            limit: None,
+            patience: Patience::Unasked,
         }
     }
 
     pub(super) fn now() -> Self {
         Self::waiting(Receipt(None))
+    }
+}
+
+impl Patience {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if matches!(self, Self::Unasked) {
+            *self = Self::Yielded;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if matches!(self, Self::Yielded) {
+            *self = Self::Limited(Box::pin(sleep(LONGEST_WAIT)));
+        }
+        match self {
+            Self::Limited(limit) => limit.as_mut().poll(cx),
+            Self::Unasked | Self::Yielded => Poll::Pending,
+        }
     }
 }
 
@@ -171,12 +246,7 @@ impl Future for Settled {
         };
         // An error means that the actor is gone or lost the message: there is nothing to wait for.
         if Pin::new(receipt).poll(cx).is_pending() {
-            let limit = this
-                .limit
-                .get_or_insert_with(|| Box::pin(sleep(LONGEST_WAIT)));
-            if limit.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
+            ready!(this.patience.poll_end(cx));
         }
         this.receipt = None;
         Poll::Ready(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, BreakerConfig, ConfigError, RuleFacts};
+use super::{Backoff, BreakerConfig, Checked, ConfigError, RuleFacts};
 use crate::caught::caught;
 use crate::clock::{Timestamp, micros};
 use crate::policy::{TripPolicy, Window};
@@ -169,11 +169,11 @@ impl BreakerConfigBuilder {
             ));
         }
         let rule = self.check_trip()?;
-        Ok(BreakerConfig {
+        Ok(BreakerConfig::new(Checked {
             settings: self,
             probe_timeout,
             rule,
-        })
+        }))
     }
 
     fn check_trip(&mut self) -> Result<RuleFacts, ConfigError> {

@@ -39,10 +39,6 @@ pub(crate) struct Taken {
 }
 
 impl Letters {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.overflow.counts.is_empty() && self.overflow.late == 0
-    }
-
     /// Leaves the end of a probe. Bounded, since each probe was given out by the actor.
     pub(crate) fn end(&mut self, permit: Permit, ending: Ending) {
         self.ended.push((permit, ending));
@@ -66,12 +62,12 @@ impl Letters {
         }
     }
 
-    pub(crate) fn take(&mut self) -> Taken {
+    pub(super) fn taken(self) -> Taken {
         Taken {
-            ended: std::mem::take(&mut self.ended),
+            ended: self.ended,
             epoch: self.overflow.epoch,
-            counts: std::mem::take(&mut self.overflow.counts),
-            late: std::mem::take(&mut self.overflow.late),
+            counts: self.overflow.counts,
+            late: self.overflow.late,
         }
     }
 }
@@ -117,7 +113,8 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            self.gate.letters().end(permit, end_of_drop());
+            self.gate
+                .leave(|letters| letters.end(permit, end_of_drop()));
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Counters that threads add to without meeting each other.
-//! Each thread has one of a few stripes; the actor adds them up.
+//! Each thread has one of a few stripes; the actor adds them up. The first threads own theirs, and count
+//! what nobody takes away in a plain load and store; those that come later share.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Unsent;
-use crate::clock::Clock;
-use crate::error::Origin;
 
 /// How many stripes a breaker has; a power of two.
 const STRIPES: usize = 4;
@@ -20,62 +18,93 @@ const COUNT: u64 = (1 << COUNT_BITS) - 1;
 #[derive(Debug)]
 pub(super) struct Stripes([Stripe; STRIPES]);
 
-/// Aligned to two cache lines, since neighbours are fetched in pairs.
-#[repr(align(128))]
+/// A cache line of its own.
+#[repr(align(64))]
 #[derive(Debug)]
 pub(super) struct Stripe {
     successes: AtomicU64,
+    /// Written by the owner of the stripe alone.
+    rejected_by_owner: AtomicU64,
+    /// Written by all others that have the stripe.
     rejected: AtomicU64,
     late: AtomicU64,
     ignored: AtomicU64,
-    origin: Arc<Origin>,
 }
 
-thread_local! {
-    /// The thread's stripe, or one past the end while it has none.
-    static MINE: Cell<usize> = const { Cell::new(STRIPES) };
-}
+/// A thread's stripe: the low bits say which, the bits above say what the thread is to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(usize);
 
-/// Gives threads their stripes in turn.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+impl Place {
+    /// No thread has it yet.
+    const NONE: Self = Self(2 * STRIPES);
 
-fn mine() -> usize {
-    // A thread whose locals are gone takes the first stripe.
-    MINE.try_with(|mine| {
-        if mine.get() == STRIPES {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+    /// Gives threads their places in turn. The first round owns, all others share.
+    #[cold]
+    fn next() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        if next < STRIPES {
+            Self(next)
+        } else {
+            Self(STRIPES | (next % STRIPES))
         }
-        mine.get()
-    })
-    .unwrap_or(0)
+    }
+
+    /// The place of this thread. One whose locals are gone shares the first stripe.
+    #[inline]
+    fn mine() -> Self {
+        thread_local! {
+            static MINE: Cell<Place> = const { Cell::new(Place::NONE) };
+        }
+        MINE.try_with(|mine| {
+            if mine.get() == Self::NONE {
+                mine.set(Self::next());
+            }
+            mine.get()
+        })
+        .unwrap_or(Self(STRIPES))
+    }
+
+    #[inline]
+    fn owns(self) -> bool {
+        self.0 < STRIPES
+    }
 }
 
 impl Stripes {
-    pub(super) fn new(name: &Arc<str>, clock: &Arc<dyn Clock>, epoch: u64) -> Self {
+    pub(super) fn new(epoch: u64) -> Self {
         Self(std::array::from_fn(|_| Stripe {
             successes: AtomicU64::new(tag(epoch)),
+            rejected_by_owner: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             late: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
-            origin: Arc::new(Origin {
-                name: Arc::clone(name),
-                clock: Arc::clone(clock),
-            }),
         }))
     }
 
     #[inline]
     pub(super) fn mine(&self) -> &Stripe {
-        let [first, ..] = &self.0;
-        self.0.get(mine()).unwrap_or(first)
+        self.at(Place::mine())
     }
 
-    pub(super) fn first(&self) -> &Stripe {
+    #[inline]
+    fn at(&self, place: Place) -> &Stripe {
         let [first, ..] = &self.0;
-        first
+        self.0.get(place.0 % STRIPES).unwrap_or(first)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Stripe> {
+    /// The thread's stripe, for a rejection.
+    #[inline]
+    pub(super) fn for_rejection(&self) -> Rejecting<'_> {
+        let place = Place::mine();
+        Rejecting {
+            stripe: self.at(place),
+            owned: place.owns(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Stripe> {
         self.0.iter()
     }
 
@@ -108,6 +137,7 @@ impl Stripes {
         self.iter().fold(Unsent::default(), |sum, stripe| Unsent {
             rejected: sum
                 .rejected
+                .saturating_add(stripe.rejected_by_owner.load(Ordering::Relaxed))
                 .saturating_add(stripe.rejected.load(Ordering::Relaxed)),
             late: sum.late.saturating_add(stripe.late.load(Ordering::Relaxed)),
             ignored: sum
@@ -118,10 +148,6 @@ impl Stripes {
 }
 
 impl Stripe {
-    pub(super) fn origin(&self) -> &Arc<Origin> {
-        &self.origin
-    }
-
     /// Counts a success of `epoch`; as late if the stripe counts for another one by now.
     #[inline]
     pub(super) fn tally(&self, epoch: u64) {
@@ -144,23 +170,51 @@ impl Stripe {
         }
     }
 
-    pub(super) fn next_is_nth_rejection(&self, nth: u64) -> bool {
-        self.rejected
-            .load(Ordering::Relaxed)
-            .wrapping_add(1)
-            .is_multiple_of(nth)
-    }
-
-    pub(super) fn reject(&self) {
-        self.rejected.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn ignored(&self) {
         self.ignored.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A thread that rejects.
+#[derive(Clone, Copy)]
+pub(super) struct Rejecting<'a> {
+    stripe: &'a Stripe,
+    owned: bool,
+}
+
+impl Rejecting<'_> {
+    /// Whether the next rejection on this stripe is the `nth`, or the one `nth` later, and so on.
+    #[inline]
+    pub(super) fn is_nth(self, nth: u64) -> bool {
+        let counter = if self.owned {
+            &self.stripe.rejected_by_owner
+        } else {
+            &self.stripe.rejected
+        };
+        counter
+            .load(Ordering::Relaxed)
+            .wrapping_add(1)
+            .is_multiple_of(nth)
+    }
+
+    /// Counts a rejection.
+    #[inline]
+    pub(super) fn count(self) {
+        let Stripe {
+            rejected_by_owner,
+            rejected,
+            ..
+        } = self.stripe;
+        if self.owned {
+            let count = rejected_by_owner.load(Ordering::Relaxed);
+            rejected_by_owner.store(count.wrapping_add(1), Ordering::Relaxed);
+        } else {
+            rejected.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

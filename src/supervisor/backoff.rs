@@ -9,7 +9,7 @@ mod supervising;
 #[cfg(test)]
 mod tests;
 
-use std::any::type_name;
+use std::{any::type_name, sync::Arc};
 
 use actix::{
     Actor, Addr, ArbiterHandle, AsyncContext, Context, Supervised,
@@ -195,7 +195,7 @@ impl BackoffSupervisor {
         let addr = ctx.address();
         actix::spawn(Supervising::new(
             Life::new(ctx, actor),
-            policy,
+            Arc::new(policy),
             end.clone(),
             |_, _| {},
         ));
@@ -214,7 +214,7 @@ impl BackoffSupervisor {
         F: FnOnce(&mut Context<A>, &EndHandle) -> A + Send + 'static,
     {
         let (tx, rx) = channel::channel(MAILBOX_CAPACITY);
-        let end = Self::start_with_receiver(arbiter, rx, policy, |_, _| {}, make);
+        let end = Self::start_with_receiver(arbiter, rx, Arc::new(policy), |_, _| {}, make);
         (Addr::new(tx), end.unwrap_or_default())
     }
 
@@ -226,7 +226,7 @@ impl BackoffSupervisor {
     pub(crate) fn start_with_receiver<A, F, O>(
         arbiter: &ArbiterHandle,
         rx: AddressReceiver<A>,
-        policy: RestartPolicy,
+        policy: Arc<RestartPolicy>,
         on_restart: O,
         make: F,
     ) -> Option<EndHandle>

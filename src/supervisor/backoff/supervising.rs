@@ -5,6 +5,7 @@ use std::{
     any::type_name,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context as Cx, Poll, Waker, ready},
     time::Duration,
 };
@@ -27,7 +28,7 @@ where
 {
     life: Life<A>,
     phase: Phase,
-    policy: RestartPolicy,
+    policy: Arc<RestartPolicy>,
     restarts: Restarts,
     on_restart: O,
     end: EndHandle,
@@ -49,7 +50,12 @@ where
     A: Actor<Context = Context<A>> + Supervised,
     O: Fn(u64, &str),
 {
-    pub(super) fn new(life: Life<A>, policy: RestartPolicy, end: EndHandle, on_restart: O) -> Self {
+    pub(super) fn new(
+        life: Life<A>,
+        policy: Arc<RestartPolicy>,
+        end: EndHandle,
+        on_restart: O,
+    ) -> Self {
         Self {
             life,
             phase: Phase::Alive,

@@ -55,7 +55,7 @@ async fn mailbox_made_beforehand_is_unbounded_and_keeps_what_was_sent_early() {
     let end = BackoffSupervisor::start_with_receiver(
         &Arbiter::current(),
         rx,
-        RestartPolicy::new(),
+        Arc::new(RestartPolicy::new()),
         |_, _| {},
         |_, _| Tally(0),
     )
@@ -77,7 +77,7 @@ async fn observer_is_told_each_restart_and_its_panic_is_caught() {
     BackoffSupervisor::start_with_receiver(
         &Arbiter::current(),
         rx,
-        RestartPolicy::new(),
+        Arc::new(RestartPolicy::new()),
         move |restarts, cause| {
             seen.lock().unwrap().push((restarts, cause.to_owned()));
             panic!("trap in the observer");
@@ -106,11 +106,16 @@ async fn stopped_arbiter_takes_nothing() {
     let made = Arc::new(AtomicU32::new(0));
     let (tx, rx) = channel::channel(0);
     let addr = Addr::new(tx);
-    let end =
-        BackoffSupervisor::start_with_receiver(&handle, rx, RestartPolicy::new(), |_, _| {}, {
+    let end = BackoffSupervisor::start_with_receiver(
+        &handle,
+        rx,
+        Arc::new(RestartPolicy::new()),
+        |_, _| {},
+        {
             let made = Arc::clone(&made);
             move |_, _| Tally(made.fetch_add(1, Ordering::Relaxed))
-        });
+        },
+    );
     assert!(end.is_none());
     assert!(!addr.connected());
     assert_eq!(made.load(Ordering::Relaxed), 0);
