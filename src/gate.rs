@@ -30,6 +30,7 @@ use tokio::sync::watch;
 pub(crate) use letters::{Held, Letters, Owed, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
+use crate::caught::quietly;
 use crate::circuit::{CircuitState, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
@@ -236,9 +237,12 @@ impl Gate {
     /// Under the sender's lock, so that of two refreshes the later one reads the later word.
     fn refresh_watch(&self) {
         if let Some(sender) = self.watch.get() {
-            sender.send_if_modified(|shown| {
-                let state = self.load().state();
-                std::mem::replace(shown, state) != state
+            // It wakes receivers, whose wakers may panic (R26).
+            quietly(|| {
+                sender.send_if_modified(|shown| {
+                    let state = self.load().state();
+                    std::mem::replace(shown, state) != state
+                });
             });
         }
     }

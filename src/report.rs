@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::{debug, debug_span, error, info, warn};
 
-use crate::caught::{caught, quietly};
+use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::Panicked;
 use crate::clock::Timestamp;
 use crate::event::StateChanged;
@@ -99,8 +99,7 @@ pub(crate) fn full(breaker: &str, max: usize) {
 
 /// The span of one guarded call. Boxed, and only where somebody listens at debug level, so that a
 /// future carries no more than a pointer for it.
-#[derive(Debug)]
-pub(crate) struct CallSpan(Option<Box<tracing::Span>>);
+pub(crate) struct CallSpan(Option<Box<Quiet<tracing::Span>>>);
 
 impl CallSpan {
     #[inline]
@@ -115,13 +114,14 @@ impl CallSpan {
     #[cold]
     fn listened(breaker: &str) -> Self {
         let span = caught(|| debug_span!("guarded_call", breaker));
-        Self(span.ok().filter(|span| !span.is_disabled()).map(Box::new))
+        let span = span.ok().filter(|span| !span.is_disabled());
+        Self(span.map(|span| Box::new(Quiet::new(span))))
     }
 
     /// Runs `poll` inside the span.
     #[inline]
     pub(crate) fn run<R>(&self, poll: impl FnOnce() -> R) -> R {
-        match &self.0 {
+        match self.0.as_ref().and_then(|span| span.get()) {
             None => poll(),
             Some(span) => run_in(span, poll),
         }
@@ -131,8 +131,6 @@ impl CallSpan {
 #[cold]
 fn run_in<R>(span: &tracing::Span, poll: impl FnOnce() -> R) -> R {
     // Entered by hand: only the subscriber's part may be caught, not the poll.
-    let entered = caught(|| span.enter());
-    let result = poll();
-    quietly(|| drop(entered));
-    result
+    let _entered = caught(|| Quiet::new(span.enter()));
+    poll()
 }

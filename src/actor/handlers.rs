@@ -10,7 +10,7 @@ use actix::{
 use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
-use crate::caught::caught;
+use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::{Circuit, Ending, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
@@ -53,8 +53,8 @@ impl Handler<Settle> for BreakerActor {
         self.timers.note_samples(true);
         let (_, outbox) = self.step(ctx, |circuit, now| circuit.end(permit, ending, now));
         if let Some(done) = done {
-            // A caller that went away does not wait for it.
-            let _ = done.send(());
+            // A caller that went away does not wait for it, and one whose waker panics ends nobody else.
+            quietly(|| _ = done.send(()));
         }
         outbox.deliver();
     }
@@ -83,7 +83,7 @@ where
 {
     type Result = ResponseFuture<Result<M::Result, AskError>>;
 
-    fn handle(&mut self, ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, mut ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
         let call_timeout = ask
             .call_timeout
             .unwrap_or_else(|| self.circuit.config().call_timeout());
@@ -106,7 +106,8 @@ where
         // Made here, so that the time counts from admission; awaited in a task of its own, so that
         // neither this mailbox nor a restart of this actor is bound to the target.
         // A closed target drops the message, whose destructor is the user's: it may panic.
-        let sent = caught(|| ask.target.send(ask.message)).ok();
+        let sent = caught(|| ask.message.take().map(|message| ask.target.send(message)));
+        let sent = sent.ok().flatten();
         let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
         outbox.deliver();
         Box::pin(async move {
@@ -129,14 +130,16 @@ struct Errand {
 impl Errand {
     /// Settles the call, then passes the reply on; `None` where it did not come in time.
     async fn finish<R>(
-        self,
+        mut self,
         reply: Option<Result<R, MailboxError>>,
-        classify: Box<dyn Classify<R> + Send>,
+        mut classify: Quiet<Box<dyn Classify<R> + Send>>,
         call_timeout: Duration,
     ) -> Result<R, AskError> {
         let (result, outcome) = match reply {
             Some(Ok(reply)) => {
-                let outcome = judge(&self.gate, &*classify, &reply);
+                let outcome = classify.get().map_or(Outcome::Failure, |classify| {
+                    judge(&self.gate, &**classify, &reply)
+                });
                 (Ok(reply), outcome)
             }
             Some(Err(MailboxError::Closed | MailboxError::Timeout)) => {
@@ -144,7 +147,7 @@ impl Errand {
             }
             None => (Err(AskError::Timeout(call_timeout)), Outcome::Failure),
         };
-        if let Err(cause) = caught(|| drop(classify)) {
+        if let Err(cause) = caught(|| drop(classify.take())) {
             report::classifier_panicked(self.gate.name(), &cause);
         }
         if let Some(permit) = self.held.take() {

@@ -9,6 +9,7 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Message};
 
 use super::BreakerActor;
+use crate::caught::quietly;
 use crate::circuit::Panicked;
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::Gate;
@@ -115,8 +116,8 @@ where
 {
     fn handle(self, _: &mut Context<BreakerActor>, asker: Option<OneshotSender<M::Result>>) {
         if let Some(asker) = asker {
-            // An asker that went away gets nothing.
-            drop(asker.send(self.answer));
+            // An asker that went away gets nothing, and one whose waker panics ends nobody else.
+            quietly(|| drop(asker.send(self.answer)));
         }
         self.outbox.deliver();
     }
