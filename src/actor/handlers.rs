@@ -248,9 +248,11 @@ impl Handler<Reconfigure> for BreakerActor {
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
         let config = order.config;
-        self.gate.set_config(Arc::new(config.clone()));
+        let gate = Arc::clone(&self.gate);
+        // Both at once: an order that is lost changes neither.
         let told = self.answer(ctx, |circuit, now| {
-            circuit.reconfigure(config, now);
+            circuit.reconfigure(config.clone(), now);
+            gate.set_config(Arc::new(config));
             Ok(())
         });
         told.ordered(Order::new("reconfigure"))
