@@ -46,8 +46,7 @@ impl Registry {
     /// Adds a breaker under a free name.
     pub(super) fn insert(&mut self, entry: Entry) -> Breaker {
         let breaker = entry.breaker.clone();
-        self.subscribers
-            .retain(|subscriber| subscriber.upgrade().is_some_and(|actor| actor.connected()));
+        self.prune();
         for subscriber in &self.subscribers {
             breaker.addr().do_send(Subscribe::new(subscriber.clone()));
         }
@@ -79,7 +78,14 @@ impl Registry {
         for breaker in self.breakers() {
             breaker.addr().do_send(Subscribe::new(subscriber.clone()));
         }
+        self.prune();
         self.subscribers.push(subscriber);
+    }
+
+    /// Forgets subscribers whose actors are gone.
+    fn prune(&mut self) {
+        self.subscribers
+            .retain(|subscriber| subscriber.upgrade().is_some_and(|actor| actor.connected()));
     }
 
     pub(super) fn breakers(&self) -> impl Iterator<Item = &Breaker> {
@@ -100,5 +106,37 @@ impl Registry {
 
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix::{Actor, Context, Handler};
+
+    use super::*;
+
+    struct Session;
+
+    impl Actor for Session {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<StateChanged> for Session {
+        type Result = ();
+
+        fn handle(&mut self, _: StateChanged, _: &mut Context<Self>) {}
+    }
+
+    // R26, case 125
+    #[actix::test]
+    async fn subscribers_that_are_gone_are_forgotten_without_a_new_breaker() {
+        let mut registry = Registry::default();
+        for _ in 0..100 {
+            let session = Session.start();
+            registry.subscribe(session.downgrade().recipient());
+            drop(session);
+            tokio::task::yield_now().await;
+        }
+        assert!(registry.subscribers.len() < 10);
     }
 }
