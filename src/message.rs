@@ -300,7 +300,7 @@ pub(crate) enum Grant {
     Closed(Permit),
 }
 
-/// There are successes on the stripes that could trip.
+/// There are successes on the stripes that could trip, or settlements that found the mailbox full.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Sampled;

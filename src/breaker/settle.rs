@@ -60,6 +60,11 @@ pub(super) fn send(
         } else {
             letters.add(epoch, ending);
         }
+        drop(letters);
+        // Those under way may all have been handled meanwhile.
+        if gate.begin_sampling() {
+            breaker.do_send(Sampled);
+        }
         return Receipt(None);
     };
     let (done, receipt) = oneshot::channel();
