@@ -90,6 +90,8 @@ pub(crate) struct Gate {
     sampling: AtomicBool,
     warned: AtomicBool,
     owed: AtomicUsize,
+    /// How many permits are held outside the actor: of probes, and of the asks it makes itself.
+    held: AtomicUsize,
     restarts: AtomicU64,
     stripes: Stripes,
     letters: Mutex<Letters>,
@@ -114,6 +116,7 @@ impl Gate {
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             stripes: Stripes::new(name, clock, notice.epoch),
             letters: Mutex::default(),
@@ -261,7 +264,8 @@ impl Gate {
     /// remembers nothing, and nothing is under way to its actor.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it.
-        self.owed.load(Ordering::Acquire) == 0
+        self.held.load(Ordering::Acquire) == 0
+            && self.owed.load(Ordering::Acquire) == 0
             && self.letters().is_empty()
             && self.stripes.tallied() == 0
             && self.load().state() == CircuitState::Closed
@@ -349,6 +353,10 @@ impl Gate {
 
     fn owed(&self) -> &AtomicUsize {
         &self.owed
+    }
+
+    fn held(&self) -> &AtomicUsize {
+        &self.held
     }
 }
 

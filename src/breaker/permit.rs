@@ -82,7 +82,7 @@ impl Permit {
 
     fn end(&mut self, ending: Ending) -> Option<Receipt> {
         match self.leave.take()? {
-            Leave::Probe(held) => {
+            Leave::Probe(mut held) => {
                 let permit = held.take()?;
                 Some(self.breaker.send_ending(permit, ending))
             }

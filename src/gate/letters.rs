@@ -96,14 +96,15 @@ pub(crate) struct Held {
 
 impl Held {
     pub(super) fn new(gate: Arc<Gate>, permit: Permit) -> Self {
+        gate.held().fetch_add(1, Ordering::AcqRel);
         Self {
             gate,
             permit: Some(permit),
         }
     }
 
-    /// Takes the permit out, to settle it.
-    pub(crate) fn take(mut self) -> Option<Permit> {
+    /// Takes the permit out, to settle it. It counts as held until this is dropped.
+    pub(crate) fn take(&mut self) -> Option<Permit> {
         self.permit.take()
     }
 }
@@ -113,6 +114,7 @@ impl Drop for Held {
         if let Some(permit) = self.permit.take() {
             self.gate.letters().end(permit, end_of_drop());
         }
+        self.gate.held().fetch_sub(1, Ordering::AcqRel);
     }
 }
 
