@@ -77,7 +77,29 @@ impl Permit {
     }
 
     pub(super) fn settle(mut self, ending: Ending) -> Settled {
-        self.end(ending).map_or_else(Settled::now, Settled::waiting)
+        if can_wake() {
+            self.end(ending).map_or_else(Settled::now, Settled::waiting)
+        } else {
+            self.leave_word(ending);
+            Settled::now()
+        }
+    }
+
+    /// Ends the call without waking anybody: the actor finds it before its next message.
+    fn leave_word(&mut self, ending: Ending) {
+        let gate = self.breaker.gate();
+        match self.leave.take() {
+            None => {}
+            Some(Leave::Probe(mut held)) => {
+                if let Some(permit) = held.take() {
+                    gate.letters().end(permit, ending);
+                }
+            }
+            Some(Leave::Passed { epoch, .. }) => match ending {
+                Ending::Gone => gate.count_ignored(),
+                Ending::Outcome { .. } => gate.letters().add(epoch, ending),
+            },
+        }
     }
 
     fn end(&mut self, ending: Ending) -> Option<Receipt> {
@@ -132,10 +154,10 @@ impl Drop for Permit {
                 }
             }
             Some(Leave::Passed { .. }) => {
-                if ending == Ending::Gone || can_wake() {
+                if ending == Ending::Gone || !can_wake() {
+                    self.leave_word(ending);
+                } else {
                     drop(self.end(ending));
-                } else if let Some(Leave::Passed { epoch, .. }) = self.leave.take() {
-                    self.breaker.gate().letters().add(epoch, ending);
                 }
             }
         }
