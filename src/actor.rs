@@ -65,8 +65,7 @@ impl BreakerActor {
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
         let result = decide(&mut self.circuit, now);
-        self.set_timers(ctx, now);
-        self.publish(now);
+        self.publish(ctx, now);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
     }
@@ -96,22 +95,26 @@ impl BreakerActor {
     }
 
     /// Makes the circuit's state known to the handles.
-    fn publish(&mut self, now: Timestamp) {
-        for _ in 0..2 {
-            let notice = notice(
-                &self.circuit,
-                self.clock.drives_timers(),
-                self.timers.are_ticking(),
-                now,
-            );
-            let unfolded = self.gate.publish(notice);
-            self.circuit.count_late(unfolded);
-            // A success counted before this word was out did not see that it should be reported.
-            // One that is counted from now on reports itself.
-            if !notice.flags.has(Flags::REPORT) || !self.fold(now) {
-                break;
-            }
+    fn publish(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        let flags = self.publish_once(ctx, now);
+        // A success counted before this word was out did not see that it should be reported, and may
+        // trip. One that is counted from now on reports itself.
+        if flags.has(Flags::REPORT) && self.fold(now) {
+            self.publish_once(ctx, now);
         }
+    }
+
+    fn publish_once(&mut self, ctx: &mut Context<Self>, now: Timestamp) -> Flags {
+        self.set_timers(ctx, now);
+        let notice = notice(
+            &self.circuit,
+            self.clock.drives_timers(),
+            self.timers.are_ticking(),
+            now,
+        );
+        let unfolded = self.gate.publish(notice);
+        self.circuit.count_late(unfolded);
+        notice.flags
     }
 
     fn outbox(&mut self, lost_probes: u64) -> Outbox {
