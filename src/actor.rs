@@ -7,13 +7,14 @@
 mod handlers;
 mod outbox;
 mod timers;
+mod turns;
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, Context, Supervised};
+use actix::{Actor, AsyncContext, Context, Supervised};
 
 use crate::circuit::{Circuit, CircuitState, Permit};
 use crate::clock::{Clock, Timestamp};
@@ -22,6 +23,7 @@ use crate::gate::{Flags, Gate, Notice};
 use crate::policy::{TripPolicy, Window};
 use outbox::Outbox;
 use timers::{AHEAD, Timers};
+use turns::{Turn, WhileReachable};
 
 /// The actor that owns one circuit: its only writer, made and supervised by
 /// [`Breakers`](crate::Breakers).
@@ -36,6 +38,7 @@ pub struct BreakerActor {
     subscribers: Rc<RefCell<Subscribers>>,
     seq: u64,
     timers: Timers,
+    turn: Turn,
 }
 
 impl BreakerActor {
@@ -47,6 +50,7 @@ impl BreakerActor {
             subscribers: Rc::default(),
             seq: 0,
             timers: Timers::default(),
+            turn: Turn::default(),
         }
     }
 
@@ -66,6 +70,7 @@ impl BreakerActor {
         self.take_in(now);
         let result = decide(&mut self.circuit, now);
         self.publish(ctx, now);
+        self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
     }
@@ -177,6 +182,7 @@ impl Actor for BreakerActor {
     fn started(&mut self, ctx: &mut Context<Self>) {
         // The old context took its timers along, and its handles mean others in this one.
         self.timers = Timers::default();
+        ctx.spawn(WhileReachable);
         let ((), outbox) = self.step(ctx, |_, _| ());
         outbox.deliver();
     }
