@@ -7,13 +7,14 @@
 mod handlers;
 mod outbox;
 mod timers;
+mod turns;
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, Context, Supervised};
+use actix::{Actor, AsyncContext, Context, Supervised};
 
 use crate::circuit::{Circuit, CircuitState, Permit};
 use crate::clock::{Clock, Timestamp};
@@ -22,6 +23,7 @@ use crate::gate::{Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 use outbox::Outbox;
 use timers::{AHEAD, Timers};
+use turns::{Turn, WhileReachable};
 
 /// The actor that owns one circuit: its only writer, made and supervised by
 /// [`Breakers`](crate::Breakers).
@@ -36,6 +38,7 @@ pub struct BreakerActor {
     subscribers: Option<Rc<RefCell<Subscribers>>>,
     seq: u64,
     timers: Timers,
+    turn: Turn,
 }
 
 impl BreakerActor {
@@ -46,6 +49,7 @@ impl BreakerActor {
             subscribers: None,
             seq: 0,
             timers: Timers::default(),
+            turn: Turn::default(),
         }
     }
 
@@ -64,8 +68,8 @@ impl BreakerActor {
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
         let result = decide(&mut self.circuit, now);
-        self.set_timers(ctx, now);
         self.publish(ctx, now);
+        self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
     }
@@ -102,23 +106,25 @@ impl BreakerActor {
 
     /// Makes the circuit's state known to the handles.
     fn publish(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        for _ in 0..2 {
-            let notice = notice(
-                &self.circuit,
-                self.gate.clock().drives_timers(),
-                self.timers.are_ticking(),
-                now,
-            );
-            let unfolded = self.gate.publish(notice);
-            self.circuit.count_late(unfolded);
-            // A success counted before this word was out did not see that it should be reported.
-            // One that is counted from now on reports itself.
-            if !notice.flags.has(Flags::REPORT) || !self.fold(now) {
-                break;
-            }
-            // It may have begun a break, or the first bucket of a window.
-            self.set_timers(ctx, now);
+        let flags = self.publish_once(ctx, now);
+        // A success counted before this word was out did not see that it should be reported, and may
+        // trip. One that is counted from now on reports itself.
+        if flags.has(Flags::REPORT) && self.fold(now) {
+            self.publish_once(ctx, now);
         }
+    }
+
+    fn publish_once(&mut self, ctx: &mut Context<Self>, now: Timestamp) -> Flags {
+        self.set_timers(ctx, now);
+        let notice = notice(
+            &self.circuit,
+            self.gate.clock().drives_timers(),
+            self.timers.are_ticking(),
+            now,
+        );
+        let unfolded = self.gate.publish(notice);
+        self.circuit.count_late(unfolded);
+        notice.flags
     }
 
     fn outbox(&mut self, lost_probes: u64) -> Outbox {
@@ -180,6 +186,7 @@ impl Actor for BreakerActor {
     fn started(&mut self, ctx: &mut Context<Self>) {
         // The old context took its timers along, and its handles mean others in this one.
         self.timers = Timers::default();
+        ctx.spawn(WhileReachable);
         let ((), outbox) = self.step(ctx, |_, _| ());
         outbox.deliver();
     }

@@ -425,6 +425,8 @@ impl Breaker {
     }
 
     /// Returns the address of the breaker's actor, for whoever steers it by [`message`](crate::message).
+    /// An address is no handle: an idle breaker to which nobody holds one may go to make room for others,
+    /// and its address is closed then.
     pub fn addr(&self) -> &Addr<BreakerActor> {
         &self.inner.address
     }

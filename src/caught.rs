@@ -18,6 +18,33 @@ pub(crate) fn quietly(f: impl FnOnce()) {
     drop(caught(f));
 }
 
+/// Holds what is dropped quietly: a value of the user's, whose destructor may panic where the panic would
+/// hit somebody else.
+pub(crate) struct Quiet<T>(Option<T>);
+
+impl<T> Quiet<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+
+    /// Takes the value out; from then on its destructor is its owner's.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+}
+
+impl<T> Drop for Quiet<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.0.take() {
+            quietly(|| drop(value));
+        }
+    }
+}
+
 #[cold]
 fn text_of(payload: Box<dyn Any + Send>) -> String {
     let text = if let Some(text) = payload.downcast_ref::<&'static str>() {

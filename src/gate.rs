@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use letters::{Errand, Held, Letters, Owed, Taken, end_of_drop};
+pub(crate) use letters::{Held, Letters, Owed, Taken, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
@@ -90,7 +90,8 @@ pub(crate) struct Gate {
     sampling: AtomicBool,
     warned: AtomicBool,
     owed: AtomicUsize,
-    errands: AtomicUsize,
+    /// How many permits are held outside the actor: of probes, and of the asks it makes itself.
+    held: AtomicUsize,
     restarts: AtomicU64,
     stripes: Stripes,
     /// In whose name calls are rejected.
@@ -119,7 +120,7 @@ impl Gate {
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
-            errands: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             stripes: Stripes::new(notice.epoch),
             origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
@@ -262,7 +263,7 @@ impl Gate {
     /// Under the sender's lock, so that of two refreshes the later one reads the later word.
     fn refresh_watch(&self) {
         if let Some(sender) = self.watch.get() {
-            // It wakes whoever waits, in an executor that need not be tokio's.
+            // It wakes receivers, whose wakers may panic (R26).
             quietly(|| {
                 sender.send_if_modified(|shown| {
                     let state = self.load().state();
@@ -289,7 +290,7 @@ impl Gate {
     /// remembers nothing, and nothing is under way to its actor or by it.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it.
-        self.errands.load(Ordering::Acquire) == 0
+        self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
             && self.stripes.tallied() == 0
@@ -381,11 +382,6 @@ impl Gate {
         Held::new(Arc::clone(self), permit)
     }
 
-    /// Announces a call that the actor makes itself.
-    pub(crate) fn errand(self: &Arc<Self>) -> Errand {
-        Errand::new(self)
-    }
-
     pub(crate) fn unsent(&self) -> Unsent {
         self.stripes.unsent()
     }
@@ -394,8 +390,8 @@ impl Gate {
         &self.owed
     }
 
-    fn errands(&self) -> &AtomicUsize {
-        &self.errands
+    fn held(&self) -> &AtomicUsize {
+        &self.held
     }
 }
 

@@ -9,6 +9,7 @@ use actix::{Message, Recipient, WeakRecipient};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use crate::caught::Quiet;
 use crate::circuit::{self, Ending, Permit};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
@@ -58,8 +59,9 @@ where
     M::Result: Send,
 {
     pub(crate) target: Recipient<M>,
-    pub(crate) message: M,
-    pub(crate) classify: Box<dyn Classify<M::Result> + Send>,
+    // The user's: an ask that is rejected or cancelled is dropped in the breaker's mailbox.
+    pub(crate) message: Quiet<M>,
+    pub(crate) classify: Quiet<Box<dyn Classify<M::Result> + Send>>,
     pub(crate) call_timeout: Option<Duration>,
 }
 
@@ -84,8 +86,8 @@ where
     ) -> Self {
         Self {
             target,
-            message,
-            classify: Box::new(classify),
+            message: Quiet::new(message),
+            classify: Quiet::new(Box::new(classify)),
             call_timeout: None,
         }
     }
@@ -298,7 +300,7 @@ pub(crate) enum Grant {
     Closed(Permit),
 }
 
-/// There are successes on the stripes that could trip.
+/// There are successes on the stripes that could trip, or settlements that found the mailbox full.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Sampled;

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use tracing::span::{Entered, Span};
 use tracing::{debug, debug_span, error, info, warn};
 
-use crate::caught::{caught, quietly};
+use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::Panicked;
 use crate::clock::Timestamp;
 use crate::event::StateChanged;
@@ -108,8 +107,7 @@ pub(crate) fn full(breaker: &str, max: usize) {
 
 /// The span of one guarded call. Boxed, and only where somebody listens at debug level, so that a
 /// future carries no more than a pointer for it.
-#[derive(Debug)]
-pub(crate) struct CallSpan(Option<Box<Span>>);
+pub(crate) struct CallSpan(Option<Box<Quiet<tracing::Span>>>);
 
 impl CallSpan {
     #[inline]
@@ -124,40 +122,23 @@ impl CallSpan {
     #[cold]
     fn listened(breaker: &str) -> Self {
         let span = caught(|| debug_span!(target: TARGET, "guarded_call", breaker));
-        Self(span.ok().filter(|span| !span.is_disabled()).map(Box::new))
+        let span = span.ok().filter(|span| !span.is_disabled());
+        Self(span.map(|span| Box::new(Quiet::new(span))))
     }
 
     /// Runs `poll` inside the span.
     #[inline]
     pub(crate) fn run<R>(&self, poll: impl FnOnce() -> R) -> R {
-        match &self.0 {
+        match self.0.as_ref().and_then(|span| span.get()) {
             None => poll(),
             Some(span) => run_in(span, poll),
         }
     }
 }
 
-/// Closing a span runs the subscriber's code, and a future may be dropped in mid-unwind.
-impl Drop for CallSpan {
-    fn drop(&mut self) {
-        if let Some(span) = self.0.take() {
-            quietly(|| drop(span));
-        }
-    }
-}
-
 #[cold]
-fn run_in<R>(span: &Span, poll: impl FnOnce() -> R) -> R {
+fn run_in<R>(span: &tracing::Span, poll: impl FnOnce() -> R) -> R {
     // Entered by hand: only the subscriber's part may be caught, not the poll.
-    let _inside = Inside(caught(|| span.enter()).ok());
+    let _entered = caught(|| Quiet::new(span.enter()));
     poll()
-}
-
-/// Leaves a span, in mid-unwind too, where a panic of the subscriber would abort the process.
-struct Inside<'s>(Option<Entered<'s>>);
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        quietly(|| drop(self.0.take()));
-    }
 }

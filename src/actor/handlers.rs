@@ -8,12 +8,12 @@ use actix::{Addr, AsyncContext, Context, Handler, MailboxError, Message, Respons
 use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
-use crate::caught::{caught, quietly};
+use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::{Circuit, Refused};
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
 use crate::error::{AskError, Rejected};
-use crate::gate::{self, Gate, Held};
+use crate::gate::{Gate, Held};
 use crate::message::{
     Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetSnapshot, Grant, Reconfigure,
     Release, Reset, Sampled, Settle, Snapshot, Subscribe,
@@ -66,10 +66,8 @@ impl Handler<Settle> for BreakerActor {
         self.timers.note_samples(true);
         let (_, outbox) = self.step(ctx, |circuit, now| circuit.end(permit, ending, now));
         if let Some(done) = done {
-            // A caller that went away does not wait for it; one that waits is woken here.
-            quietly(|| {
-                let _ = done.send(());
-            });
+            // A caller that went away does not wait for it, and one whose waker panics ends nobody else.
+            quietly(|| _ = done.send(()));
         }
         outbox.deliver();
     }
@@ -98,7 +96,7 @@ where
 {
     type Result = ResponseFuture<Result<M::Result, AskError>>;
 
-    fn handle(&mut self, ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, mut ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
         let call_timeout = ask
             .call_timeout
             .unwrap_or_else(|| self.circuit.config().call_timeout());
@@ -115,14 +113,14 @@ where
         };
         let errand = Errand {
             held: self.gate.hold(permit),
-            _under_way: self.gate.errand(),
             gate: Arc::clone(&self.gate),
             breaker: ctx.address(),
         };
         // Made here, so that the time counts from admission; awaited in a task of its own, so that
         // neither this mailbox nor a restart of this actor is bound to the target.
         // A closed target drops the message, whose destructor is the user's: it may panic.
-        let sent = caught(|| ask.target.send(ask.message)).ok();
+        let sent = caught(|| ask.message.take().map(|message| ask.target.send(message)));
+        let sent = sent.ok().flatten();
         let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
         outbox.deliver();
         Box::pin(async move {
@@ -138,8 +136,6 @@ where
 /// A call that the breaker makes itself.
 struct Errand {
     held: Held,
-    /// Until the outcome was handled.
-    _under_way: gate::Errand,
     gate: Arc<Gate>,
     breaker: Addr<BreakerActor>,
 }
@@ -147,14 +143,16 @@ struct Errand {
 impl Errand {
     /// Settles the call, then passes the reply on; `None` where it did not come in time.
     async fn finish<R>(
-        self,
+        mut self,
         reply: Option<Result<R, MailboxError>>,
-        classify: Box<dyn Classify<R> + Send>,
+        mut classify: Quiet<Box<dyn Classify<R> + Send>>,
         call_timeout: Duration,
     ) -> Result<R, AskError> {
         let (result, outcome) = match reply {
             Some(Ok(reply)) => {
-                let outcome = judge(&self.gate, &*classify, &reply);
+                let outcome = classify.get().map_or(Outcome::Failure, |classify| {
+                    judge(&self.gate, &**classify, &reply)
+                });
                 (Ok(reply), outcome)
             }
             Some(Err(MailboxError::Closed | MailboxError::Timeout)) => {
@@ -162,7 +160,7 @@ impl Errand {
             }
             None => (Err(AskError::Timeout(call_timeout)), Outcome::Failure),
         };
-        if let Err(cause) = caught(|| drop(classify)) {
+        if let Err(cause) = caught(|| drop(classify.take())) {
             report::classifier_panicked(self.gate.name(), &cause);
         }
         if let Some(permit) = self.held.take() {
@@ -265,9 +263,11 @@ impl Handler<Reconfigure> for BreakerActor {
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
         let config = order.config;
-        self.gate.set_config(config.clone());
+        let gate = Arc::clone(&self.gate);
+        // Both at once: an order that is lost changes neither.
         let told = self.answer(ctx, |circuit, now| {
-            circuit.reconfigure(config, now);
+            circuit.reconfigure(config.clone(), now);
+            gate.set_config(config);
             Ok(())
         });
         self.ordered(told, Order::new("reconfigure"))

@@ -139,8 +139,7 @@ where
 {
     fn handle(self, _: &mut Context<BreakerActor>, asker: Option<OneshotSender<M::Result>>) {
         if let Some(asker) = asker {
-            // An asker that went away gets nothing. One that waits is woken here, by an executor that
-            // need not be tokio's.
+            // An asker that went away gets nothing, and one whose waker panics ends nobody else.
             quietly(|| drop(asker.send(self.answer)));
         }
         self.outbox.deliver();

@@ -77,12 +77,33 @@ impl Permit {
     }
 
     pub(super) fn settle(mut self, ending: Ending) -> Settled {
-        self.end(ending).map_or_else(Settled::now, Settled::waiting)
+        if can_wake() {
+            self.end(ending).map_or_else(Settled::now, Settled::waiting)
+        } else {
+            self.leave_word(ending);
+            Settled::now()
+        }
+    }
+
+    /// Ends the call without waking anybody: the actor finds it before its next message.
+    fn leave_word(&mut self, ending: Ending) {
+        let gate = self.breaker.gate();
+        match self.leave.take() {
+            None => {}
+            Some(Leave::Probe(mut held)) => {
+                if let Some(permit) = held.take() {
+                    gate.leave(|letters| letters.end(permit, ending));
+                }
+            }
+            Some(Leave::Passed { epoch, .. }) => {
+                gate.leave(|letters| letters.add(epoch, ending));
+            }
+        }
     }
 
     fn end(&mut self, ending: Ending) -> Option<Receipt> {
         match self.leave.take()? {
-            Leave::Probe(held) => {
+            Leave::Probe(mut held) => {
                 let permit = held.take()?;
                 Some(self.breaker.send_ending(permit, ending))
             }
@@ -132,11 +153,11 @@ impl Drop for Permit {
                 }
             }
             Some(Leave::Passed { .. }) => {
+                // To note that a caller went away wakes nobody.
                 if ending == Ending::Gone || can_wake() {
                     drop(self.end(ending));
-                } else if let Some(Leave::Passed { epoch, .. }) = self.leave.take() {
-                    let gate = self.breaker.gate();
-                    gate.leave(|letters| letters.add(epoch, ending));
+                } else {
+                    self.leave_word(ending);
                 }
             }
         }

@@ -75,6 +75,8 @@ pub(super) fn send(
                 letters.add(epoch, ending);
             }
         });
+        // Those under way may all have been handled meanwhile.
+        ask_for_fold(breaker, gate);
         return Receipt(None);
     };
     let (done, receipt) = oneshot::channel();

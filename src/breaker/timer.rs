@@ -29,11 +29,11 @@ impl CallTimer {
         }
     }
 
-    /// Whether the call has taken as long as a slow one. The timer may not have had its turn yet: it
-    /// has none before a reply that came at the same instant, or while the thread was busy.
+    /// Whether the call has taken as long as a slow one. Where its arbiter was busy, the reply is found
+    /// together with the end of that time, before the timer could say so.
     pub(super) fn is_slow(&self) -> bool {
-        let armed = self.sleep.as_ref().filter(|_| self.rest.is_some());
-        self.slow || armed.is_some_and(|slow| slow.deadline() <= now())
+        let has_become_slow = |timer: &Sleep| self.rest.is_some() && timer.deadline() <= now();
+        self.slow || self.sleep.as_ref().is_some_and(has_become_slow)
     }
 
     /// Ready when `limit` is over, counted from the first poll. On the way the call becomes slow after
@@ -61,17 +61,16 @@ impl CallTimer {
                 break;
             };
             *this.slow = true;
-            match sleep.deadline().checked_add(rest) {
-                Some(end) => sleep.reset(end),
-                None => return Poll::Pending,
-            }
+            let end = sleep.deadline().checked_add(rest);
+            // A time beyond tokio's is cut by it.
+            sleep.reset(end.unwrap_or_else(|| tokio::time::sleep(rest).deadline()));
         }
         *this.slow = true;
         Poll::Ready(())
     }
 }
 
-/// The time of tokio's timers, which tests pause.
+/// The time of tokio's timers, which tests pause. The wall clock is `clock`'s to read.
 fn now() -> Instant {
     sleep(Duration::ZERO).deadline()
 }

@@ -100,10 +100,15 @@ impl FeedSender {
             let mut state = feed.lock();
             (state.push(event), state.reader.take())
         };
-        if let Some(reader) = reader {
-            quietly(|| reader.wake());
-        }
+        wake(reader);
         Some(lost)
+    }
+}
+
+/// A reader's waker is code of the reader's: a panic of it stays here (R26).
+fn wake(reader: Option<Waker>) {
+    if let Some(reader) = reader {
+        quietly(|| reader.wake());
     }
 }
 
@@ -115,9 +120,7 @@ impl Drop for FeedSender {
                 state.closed = true;
                 state.reader.take()
             };
-            if let Some(reader) = reader {
-                quietly(|| reader.wake());
-            }
+            wake(reader);
         }
     }
 }

@@ -48,6 +48,8 @@ impl Subscribers {
     /// Adds a stream, which gets `present` first.
     pub(crate) fn add_stream(&mut self, sender: FeedSender, present: StateChanged) {
         if sender.send(present).is_some() {
+            // A breaker that never changes would else keep every stream there ever was.
+            self.prune();
             self.streams.push(sender);
         }
     }

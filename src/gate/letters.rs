@@ -93,6 +93,7 @@ pub(crate) struct Held {
 
 impl Held {
     pub(super) fn new(gate: Arc<Gate>, permit: Permit) -> Self {
+        gate.held().fetch_add(1, Ordering::AcqRel);
         Self {
             gate,
             permit: Some(permit),
@@ -104,8 +105,8 @@ impl Held {
         self.permit.as_ref().map(Permit::admitted)
     }
 
-    /// Takes the permit out, to settle it.
-    pub(crate) fn take(mut self) -> Option<Permit> {
+    /// Takes the permit out, to settle it. It counts as held until this is dropped.
+    pub(crate) fn take(&mut self) -> Option<Permit> {
         self.permit.take()
     }
 }
@@ -116,6 +117,7 @@ impl Drop for Held {
             self.gate
                 .leave(|letters| letters.end(permit, end_of_drop()));
         }
+        self.gate.held().fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -140,23 +142,5 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         self.0.owed().fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// One call that the actor makes itself, for somebody who may have no handle. Dropped when its outcome
-/// was handled.
-#[derive(Debug)]
-pub(crate) struct Errand(Arc<Gate>);
-
-impl Errand {
-    pub(super) fn new(gate: &Arc<Gate>) -> Self {
-        gate.errands().fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(gate))
-    }
-}
-
-impl Drop for Errand {
-    fn drop(&mut self) {
-        self.0.errands().fetch_sub(1, Ordering::AcqRel);
     }
 }
