@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use super::nested::rejection_in;
 use super::{Breaker, Inner};
 use crate::actor::BreakerActor;
-use crate::caught::caught;
+use crate::caught::{caught, quietly};
 use crate::circuit::{Ending, Permit};
 use crate::gate::{Flags, Gate, Word};
 use crate::message::{Sampled, Settle};
@@ -225,7 +225,7 @@ impl Patience {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if matches!(self, Self::Unasked) {
             *self = Self::Yielded;
-            cx.waker().wake_by_ref();
+            quietly(|| cx.waker().wake_by_ref());
             return Poll::Pending;
         }
         if matches!(self, Self::Yielded) {
