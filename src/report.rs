@@ -119,6 +119,16 @@ impl CallSpan {
         }
     }
 
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Whether nobody listens.
+    #[inline]
+    pub(crate) const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     #[cold]
     fn listened(breaker: &str) -> Self {
         let span = caught(|| debug_span!(target: TARGET, "guarded_call", breaker));

@@ -159,64 +159,103 @@ where
 {
     type Output = Result<M::Result, AskError>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        this.span.run(|| {
-            loop {
-                let output = match this.stage.as_mut().project() {
-                    StageProj::Asking {
-                        epoch,
-                        request,
-                        mut timer,
-                    } => {
-                        let (result, outcome) = match request.poll(cx) {
-                            Poll::Ready(Ok(reply)) => {
-                                let outcome = match this.classify {
-                                    Some(classify) => judge(this.breaker.gate(), classify, &reply),
-                                    None => Outcome::Failure,
-                                };
-                                (Ok(reply), outcome)
-                            }
-                            Poll::Ready(Err(MailboxError::Closed | MailboxError::Timeout)) => {
-                                (Err(AskError::Closed), Outcome::Failure)
-                            }
-                            Poll::Pending => {
-                                let gate = this.breaker.gate();
-                                let limit =
-                                    *this.call_timeout.get_or_insert_with(|| gate.call_timeout());
-                                ready!(timer.as_mut().poll(cx, limit, gate.slow_call()));
-                                (Err(AskError::Timeout(limit)), Outcome::Failure)
-                            }
-                        };
-                        match this.breaker.settle_passed(*epoch, outcome, timer.is_slow()) {
-                            None => result,
-                            Some(receipt) => {
-                                this.stage.set(Stage::Settling {
-                                    result: Some(result),
-                                    settled: Settled::waiting(receipt),
-                                });
-                                continue;
-                            }
-                        }
-                    }
-                    StageProj::Settling { result, settled } => {
-                        ready!(Pin::new(settled).poll(cx));
-                        match result.take() {
-                            Some(result) => result,
-                            None => return Poll::Pending,
-                        }
-                    }
-                    StageProj::Rejected { rejected } => match rejected.take() {
-                        Some(rejected) => Err(AskError::Rejected(rejected)),
-                        None => return Poll::Pending,
-                    },
-                    StageProj::Mediated { reply } => ready!(reply.as_mut().poll(cx)),
-                    StageProj::Done => return Poll::Pending,
+        if self.span.is_none() {
+            self.advance(cx)
+        } else {
+            self.advance_in_span(cx)
+        }
+    }
+}
+
+impl<T, M, C> AskFuture<T, M, C>
+where
+    T: Target<M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+    C: Classify<M::Result>,
+{
+    #[cold]
+    fn advance_in_span(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<M::Result, AskError>> {
+        let span = std::mem::replace(self.as_mut().project().span, CallSpan::none());
+        let polled = span.run(|| self.as_mut().advance(cx));
+        *self.project().span = span;
+        polled
+    }
+
+    /// Goes on with an ask that went straight to its target.
+    #[inline]
+    fn advance(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<M::Result, AskError>> {
+        let mut this = self.as_mut().project();
+        let StageProj::Asking {
+            epoch,
+            request,
+            mut timer,
+        } = this.stage.as_mut().project()
+        else {
+            return self.advance_rarely(cx);
+        };
+        let (result, outcome) = match request.poll(cx) {
+            Poll::Ready(Ok(reply)) => {
+                let outcome = match this.classify {
+                    Some(classify) => judge(this.breaker.gate(), classify, &reply),
+                    None => Outcome::Failure,
                 };
-                this.stage.set(Stage::Done);
-                return Poll::Ready(output);
+                (Ok(reply), outcome)
             }
-        })
+            Poll::Ready(Err(MailboxError::Closed | MailboxError::Timeout)) => {
+                (Err(AskError::Closed), Outcome::Failure)
+            }
+            Poll::Pending => {
+                let gate = this.breaker.gate();
+                let limit = *this.call_timeout.get_or_insert_with(|| gate.call_timeout());
+                ready!(timer.as_mut().poll(cx, limit, gate.slow_call()));
+                (Err(AskError::Timeout(limit)), Outcome::Failure)
+            }
+        };
+        let receipt = this.breaker.settle_passed(*epoch, outcome, timer.is_slow());
+        if let Some(receipt) = receipt {
+            this.stage.set(Stage::Settling {
+                result: Some(result),
+                settled: Settled::waiting(receipt),
+            });
+            return self.advance_rarely(cx);
+        }
+        this.stage.set(Stage::Done);
+        Poll::Ready(result)
+    }
+
+    /// Goes on with any other ask.
+    #[inline(never)]
+    fn advance_rarely(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<M::Result, AskError>> {
+        let mut this = self.project();
+        let output = match this.stage.as_mut().project() {
+            StageProj::Settling { result, settled } => {
+                ready!(Pin::new(settled).poll(cx));
+                match result.take() {
+                    Some(result) => result,
+                    None => return Poll::Pending,
+                }
+            }
+            StageProj::Rejected { rejected } => match rejected.take() {
+                Some(rejected) => Err(AskError::Rejected(rejected)),
+                None => return Poll::Pending,
+            },
+            StageProj::Mediated { reply } => ready!(reply.as_mut().poll(cx)),
+            StageProj::Asking { .. } | StageProj::Done => return Poll::Pending,
+        };
+        this.stage.set(Stage::Done);
+        Poll::Ready(output)
     }
 }
 

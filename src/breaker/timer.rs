@@ -38,6 +38,7 @@ impl CallTimer {
 
     /// Ready when `limit` is over, counted from the first poll. On the way the call becomes slow after
     /// `slow_call`.
+    #[inline]
     pub(super) fn poll(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
