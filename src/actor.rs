@@ -194,6 +194,13 @@ impl Actor for BreakerActor {
 
 impl Supervised for BreakerActor {}
 
+/// The value outlives its restarts, so its end is the end for good.
+impl Drop for BreakerActor {
+    fn drop(&mut self) {
+        self.gate.retire();
+    }
+}
+
 impl fmt::Debug for BreakerActor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BreakerActor")

@@ -186,12 +186,18 @@ impl Breaker {
         let word = self.inner.gate.load();
         if word.passes() {
             Admission::Pass(word)
-        } else if self.inner.address.connected() {
+        } else if self.is_guarding() {
             self.inner.gate.admit_restrained(word)
         } else {
             self.warn_unguarded();
             Admission::Pass(word)
         }
+    }
+
+    /// Whether the actor is there, or will be back.
+    #[inline]
+    fn is_guarding(&self) -> bool {
+        self.inner.address.connected() && !self.inner.gate.is_retired()
     }
 
     #[cold]
@@ -370,9 +376,10 @@ impl Breaker {
     // Looking.
 
     /// Returns the state, without a message; it may be one message old. A break that is over shows as
-    /// [`Open`](CircuitState::Open) until a call comes.
+    /// [`Open`](CircuitState::Open) until a call comes, a breaker whose actor is gone for good as
+    /// [`Closed`](CircuitState::Closed).
     pub fn state(&self) -> CircuitState {
-        self.inner.gate.load().state()
+        self.inner.gate.state()
     }
 
     /// Returns a receiver of the state, for whoever needs only the newest. As [`state`](Self::state), it

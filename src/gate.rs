@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use letters::{Held, Letters, Owed, Taken, end_of_drop};
+pub(crate) use letters::{Held, Letters, OnItsWay, Taken, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
@@ -43,8 +43,12 @@ const NEVER: u64 = u64::MAX;
 /// Every so many rejections on a stripe, one looks at the clock: the net under a lost timer.
 const LOOK_EVERY: u64 = 64;
 
-/// How many settlements may wait for the actor as messages of their own; more are added up.
-const MOST_OWED: usize = 1024;
+/// How many settlements may wait for the actor as messages of their own; more are added up. And how many
+/// questions may wait, if fewer probes may run; more are rejected.
+const MOST_ON_THEIR_WAY: usize = 1024;
+
+/// After what time a caller should come again whose question found no room.
+const NO_ROOM_RETRY: Duration = Duration::from_secs(1);
 
 /// What the actor publishes.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +70,7 @@ pub(crate) enum Admission {
     /// The call is rejected right here.
     Reject(Rejected),
     /// The mailbox decides.
-    Ask,
+    Ask(OnItsWay),
 }
 
 /// How many calls ended without a message.
@@ -89,7 +93,13 @@ pub(crate) struct Gate {
     /// Whether a request to fold the stripes is under way.
     sampling: AtomicBool,
     warned: AtomicBool,
+    /// Whether the actor is gone for good.
+    retired: AtomicBool,
+    /// Settlements on their way to the actor.
     owed: AtomicUsize,
+    /// Questions on their way to the actor: asks to be made by it, and permits to be given out.
+    asked: AtomicUsize,
+    most_asked: AtomicUsize,
     /// How many permits are held outside the actor: of probes, and of the asks it makes itself.
     held: AtomicUsize,
     restarts: AtomicU64,
@@ -120,6 +130,9 @@ impl Gate {
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            most_asked: AtomicUsize::new(MOST_ON_THEIR_WAY),
+            retired: AtomicBool::new(false),
             held: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
             stripes: Stripes::new(notice.epoch),
@@ -146,12 +159,12 @@ impl Gate {
         reason = "measured: as a call it is a fifth of a rejection, for what it returns by memory"
     )]
     #[inline(always)]
-    pub(crate) fn admit_restrained(&self, mut word: Word) -> Admission {
+    pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
             let reason = match word.state() {
                 CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
-                CircuitState::HalfOpen => return Admission::Ask,
-                CircuitState::Open if word.has(Flags::DUE) => return Admission::Ask,
+                CircuitState::HalfOpen => return self.question(word),
+                CircuitState::Open if word.has(Flags::DUE) => return self.question(word),
                 CircuitState::Open => Reason::Open,
                 CircuitState::ForcedOpen => Reason::ForcedOpen,
             };
@@ -165,12 +178,26 @@ impl Gate {
             let looks =
                 !self.drives_timers || word.has(Flags::NEAR) || rejecting.is_nth(LOOK_EVERY);
             if looks && self.is_over(until) {
-                return Admission::Ask;
+                return self.question(word);
             }
             rejecting.count();
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
             return Admission::Reject(Rejected::new(&self.origin, reason, word.epoch(), until));
         }
+    }
+
+    /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
+    /// actor's arbiter is blocked, there cannot be a probe for all of them.
+    #[cold]
+    fn question(self: &Arc<Self>, word: Word) -> Admission {
+        let most = self.most_asked.load(Ordering::Relaxed);
+        if let Some(question) = OnItsWay::new(self, |gate| &gate.asked, most) {
+            return Admission::Ask(question);
+        }
+        self.stripes.for_rejection().count();
+        let until = Some(self.clock().now() + NO_ROOM_RETRY);
+        let rejected = Rejected::new(&self.origin, Reason::ProbesInUse, word.epoch(), until);
+        Admission::Reject(rejected)
     }
 
     /// Whether the clock has reached `until`.
@@ -245,15 +272,32 @@ impl Gate {
         rejected.is_by(&self.origin)
     }
 
+    /// The state as a caller meets it: a breaker whose actor is gone for good lets all calls pass.
+    pub(crate) fn state(&self) -> CircuitState {
+        if self.is_retired() {
+            CircuitState::Closed
+        } else {
+            self.load().state()
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Makes known that the actor is gone for good.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.refresh_watch();
+    }
+
     /// `true` the first time.
     pub(crate) fn warn_once(&self) -> bool {
         !self.warned.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<CircuitState> {
-        let sender = self
-            .watch
-            .get_or_init(|| watch::Sender::new(self.load().state()));
+        let sender = self.watch.get_or_init(|| watch::Sender::new(self.state()));
         let receiver = sender.subscribe();
         // The actor may have published before it could see the sender.
         self.refresh_watch();
@@ -266,7 +310,7 @@ impl Gate {
             // It wakes receivers, whose wakers may panic (R26).
             quietly(|| {
                 sender.send_if_modified(|shown| {
-                    let state = self.load().state();
+                    let state = self.state();
                     std::mem::replace(shown, state) != state
                 });
             });
@@ -274,8 +318,8 @@ impl Gate {
     }
 
     /// Announces one settlement by message; `None` if too many are under way.
-    pub(crate) fn owe(self: &Arc<Self>) -> Option<Owed> {
-        Owed::new(self, MOST_OWED)
+    pub(crate) fn owe(self: &Arc<Self>) -> Option<OnItsWay> {
+        OnItsWay::new(self, |gate| &gate.owed, MOST_ON_THEIR_WAY)
     }
 
     /// Leaves something for the actor to find before its next message.
@@ -358,6 +402,9 @@ impl Gate {
     pub(crate) fn set_config(&self, config: BreakerConfig) {
         self.call_timeout
             .store(micros(config.call_timeout()), Ordering::Relaxed);
+        let probes = usize::try_from(config.max_probes()).unwrap_or(usize::MAX);
+        self.most_asked
+            .store(probes.max(MOST_ON_THEIR_WAY), Ordering::Relaxed);
         self.slow_call.store(
             config
                 .slow_call()
@@ -384,10 +431,6 @@ impl Gate {
 
     pub(crate) fn unsent(&self) -> Unsent {
         self.stripes.unsent()
-    }
-
-    fn owed(&self) -> &AtomicUsize {
-        &self.owed
     }
 
     fn held(&self) -> &AtomicUsize {

@@ -14,7 +14,7 @@ use crate::circuit::{self, Ending, Permit};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, StateChanged};
-use crate::gate::{Held, Owed};
+use crate::gate::{Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
 
 /// An ask that the breaker makes itself, in every state: it admits it, sends it to the target from a
@@ -63,6 +63,8 @@ where
     pub(crate) message: Quiet<M>,
     pub(crate) classify: Quiet<Box<dyn Classify<M::Result> + Send>>,
     pub(crate) call_timeout: Option<Duration>,
+    /// Bounds how many of these wait in the mailbox, where a handle sent it.
+    pub(crate) question: Option<OnItsWay>,
 }
 
 impl<M> Ask<M>
@@ -89,6 +91,7 @@ where
             message: Quiet::new(message),
             classify: Quiet::new(Box::new(classify)),
             call_timeout: None,
+            question: None,
         }
     }
 
@@ -281,7 +284,7 @@ pub(crate) struct Settle {
     /// Told once the outcome is decided and published.
     pub(crate) done: Option<oneshot::Sender<()>>,
     /// Bounds how many of these wait in the mailbox.
-    pub(crate) _owed: Option<Owed>,
+    pub(crate) _owed: Option<OnItsWay>,
 }
 
 /// Asks for leave to make one call outside the actor.
@@ -289,6 +292,8 @@ pub(crate) struct Settle {
 #[rtype(result = "Result<Grant, Rejected>")]
 pub(crate) struct Acquire {
     pub(crate) call_timeout: Duration,
+    /// Bounds how many of these wait in the mailbox.
+    pub(crate) _question: OnItsWay,
 }
 
 /// Leave to make one call outside the actor.

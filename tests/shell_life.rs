@@ -541,6 +541,55 @@ async fn probes_of_a_blocked_breaker_end_by_their_timeout_unsent() {
     arbiter.join().unwrap();
 }
 
+// R7, R9: nor can those who want to be its probe. Beyond a thousand they are told to come again.
+#[actix::test]
+async fn questions_to_a_blocked_breaker_stay_bounded() {
+    let arbiter = Arbiter::new();
+    let w = elsewhere(&arbiter, consecutive(1).break_duration(MS));
+    w.trip().await;
+    until_due(&w).await;
+    let blocked = Blocked::new(&arbiter).await;
+    let mut waiting = Vec::new();
+    let mut rejected = Vec::new();
+    for _ in 0..2_000 {
+        // A caller that gives up leaves its question in the mailbox.
+        drop(w.breaker.acquire());
+        match w.breaker.acquire().now_or_never() {
+            None => waiting.push(()),
+            Some(Ok(_)) => panic!("nobody can have decided that"),
+            Some(Err(error)) => rejected.push(error),
+        }
+    }
+    assert_eq!(waiting.len(), 512);
+    let AskError::Rejected(last) = rejected.pop().unwrap() else {
+        panic!("rejected, and nothing else");
+    };
+    assert_eq!(last.reason(), Reason::ProbesInUse);
+    assert!(last.retry_after().unwrap() <= SECOND);
+    blocked.end();
+    w.snapshot().await;
+    w.good().await;
+    assert_eq!(w.state(), CircuitState::Closed);
+    arbiter.stop();
+    arbiter.join().unwrap();
+}
+
+// R29: not only once its actor has had a turn.
+#[actix::test]
+async fn removed_breaker_lets_calls_pass_at_once() {
+    let w = world(consecutive(1));
+    w.trip().await;
+    let mut watch = w.breaker.watch();
+    assert_eq!(*watch.borrow_and_update(), CircuitState::Open);
+    w.rejected().await;
+    w.breakers.remove("b");
+    let passed = w.breaker.call(async { Ok::<_, Oops>(()) }).now_or_never();
+    assert_eq!(passed, Some(Ok(())));
+    assert_eq!(w.state(), CircuitState::Closed);
+    assert!(watch.has_changed().unwrap());
+    assert_eq!(*watch.borrow_and_update(), CircuitState::Closed);
+}
+
 fn resident_pages() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse().unwrap()

@@ -97,6 +97,7 @@ where
     type Result = ResponseFuture<Result<M::Result, AskError>>;
 
     fn handle(&mut self, mut ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
+        drop(ask.question.take());
         let call_timeout = ask
             .call_timeout
             .unwrap_or_else(|| self.circuit.config().call_timeout());

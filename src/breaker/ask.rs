@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use super::timer::CallTimer;
 use super::{Breaker, Settled, Target, judge};
 use crate::error::{AskError, Rejected};
-use crate::gate::Admission;
+use crate::gate::{Admission, OnItsWay};
 use crate::message::Ask;
 use crate::outcome::{ByReply, Classify, Outcome};
 use crate::report::CallSpan;
@@ -109,13 +109,13 @@ where
                     rejected: Some(rejected),
                 },
             },
-            Admission::Ask => Self {
+            Admission::Ask(question) => Self {
                 span: CallSpan::new(breaker.name()),
                 breaker: breaker.clone(),
                 classify: None,
                 call_timeout: None,
                 stage: Stage::Mediated {
-                    reply: mediate(breaker, target, message, classify, call_timeout),
+                    reply: mediate(breaker, question, target, message, classify, call_timeout),
                 },
             },
         }
@@ -126,6 +126,7 @@ where
 #[cold]
 fn mediate<T, M, C>(
     breaker: &Breaker,
+    question: OnItsWay,
     target: &T,
     message: M,
     classify: C,
@@ -138,7 +139,8 @@ where
     C: Classify<M::Result> + Send + 'static,
 {
     let call_timeout = call_timeout.unwrap_or_else(|| breaker.gate().call_timeout());
-    let ask = Ask::with(target.to_recipient(), message, classify).call_timeout(call_timeout);
+    let mut ask = Ask::with(target.to_recipient(), message, classify).call_timeout(call_timeout);
+    ask.question = Some(question);
     let request = breaker.addr().send(ask);
     Box::pin(async move {
         let longest = call_timeout.saturating_add(GRACE);

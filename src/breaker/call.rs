@@ -21,7 +21,7 @@ use super::{Breaker, Permit, Settled, judge};
 use crate::actor::BreakerActor;
 use crate::circuit::Ending;
 use crate::error::CallError;
-use crate::gate::Admission;
+use crate::gate::{Admission, OnItsWay};
 use crate::message::{Acquire, Grant};
 use crate::outcome::{ByReply, Classify, Outcome};
 use crate::report::CallSpan;
@@ -203,7 +203,7 @@ where
                 this.stage.end_at_once();
                 return Poll::Ready(Err(rejected(rejection)));
             }
-            Admission::Ask => return self.acquire(cx),
+            Admission::Ask(question) => return self.acquire(question, cx),
         };
         let settle_failure = move || drop(breaker.settle_passed(epoch, Outcome::Failure, false));
         match poll_armed(this.future, cx, settle_failure) {
@@ -222,12 +222,17 @@ where
     }
 
     #[cold]
-    fn acquire(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+    fn acquire(
+        mut self: Pin<&mut Self>,
+        question: OnItsWay,
+        cx: &mut Context<'_>,
+    ) -> Poll<Done<T, E>> {
         let breaker = self.handle.breaker();
         let limit = breaker.gate().call_timeout();
         let phase = Phase::Acquiring {
             request: breaker.addr().send(Acquire {
                 call_timeout: limit,
+                _question: question,
             }),
             limit,
             timer: CallTimer::new(),
@@ -238,13 +243,21 @@ where
 
     #[inline(never)]
     fn run(mut self: Pin<&mut Self>, leave: Leave, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
-        let limit = self.handle.breaker().gate().call_timeout();
+        let gate = self.handle.breaker().gate();
+        let limit = gate.call_timeout();
+        let slow_call = gate.slow_call();
         self.as_mut().enter(Phase::Running {
             leave,
             limit,
             spent: Duration::ZERO,
             timer: CallTimer::new(),
         });
+        // The future has just been polled; what is left of this poll is to arm the timer.
+        if let Stage::Waiting(wait) = self.as_mut().project().stage
+            && let PhaseProj::Running { timer, .. } = wait.as_mut().project().phase.project()
+        {
+            ready!(timer.poll(cx, limit, slow_call));
+        }
         self.resume(cx)
     }
 

@@ -215,11 +215,12 @@ impl AcquireFuture {
         let stage = match breaker.admit() {
             Admission::Pass(word) => decided(Ok(Permit::passed(breaker.clone(), word.epoch()))),
             Admission::Reject(rejected) => decided(Err(AskError::Rejected(rejected))),
-            Admission::Ask => {
+            Admission::Ask(question) => {
                 let limit = breaker.gate().call_timeout();
                 Stage::Asked {
                     request: breaker.addr().send(message::Acquire {
                         call_timeout: limit,
+                        _question: question,
                     }),
                     limit,
                     timer: CallTimer::new(),

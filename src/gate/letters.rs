@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Gate;
 use crate::circuit::{Ending, Permit};
@@ -127,20 +127,36 @@ impl fmt::Debug for Held {
     }
 }
 
-/// One settlement on its way to the actor. Dropped when it is handled, or lost with the message.
-#[derive(Debug)]
-pub(crate) struct Owed(Arc<Gate>);
+/// One message on its way to the actor, among those of its kind. Dropped when it is handled, or lost with
+/// the message.
+pub(crate) struct OnItsWay {
+    gate: Arc<Gate>,
+    counter: Counter,
+}
 
-impl Owed {
-    pub(super) fn new(gate: &Arc<Gate>, most: usize) -> Option<Self> {
-        let before = gate.owed().fetch_add(1, Ordering::AcqRel);
-        let owed = Self(Arc::clone(gate));
-        (before < most).then_some(owed)
+/// Which messages are counted together.
+pub(super) type Counter = fn(&Gate) -> &AtomicUsize;
+
+impl OnItsWay {
+    /// Counts a message; `None` if there are `most` already.
+    pub(super) fn new(gate: &Arc<Gate>, counter: Counter, most: usize) -> Option<Self> {
+        let before = counter(gate).fetch_add(1, Ordering::AcqRel);
+        let message = Self {
+            gate: Arc::clone(gate),
+            counter,
+        };
+        (before < most).then_some(message)
     }
 }
 
-impl Drop for Owed {
+impl Drop for OnItsWay {
     fn drop(&mut self) {
-        self.0.owed().fetch_sub(1, Ordering::AcqRel);
+        (self.counter)(&self.gate).fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for OnItsWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnItsWay").finish_non_exhaustive()
     }
 }

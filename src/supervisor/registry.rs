@@ -57,6 +57,7 @@ impl Registry {
 
     pub(super) fn remove(&mut self, name: &str) -> Option<Entry> {
         let entry = self.entries.remove(name)?;
+        entry.breaker.gate().retire();
         entry.end.end();
         let epoch = entry.breaker.gate().load().epoch();
         self.highest_epoch = self.highest_epoch.max(Some(epoch));
