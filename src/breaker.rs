@@ -179,7 +179,7 @@ impl Breaker {
     /// Decides without a message, where that is possible.
     #[expect(
         clippy::inline_always,
-        reason = "measured: as a call it is a third of a guard, for what it returns by memory"
+        reason = "counted: inlined with `admit_restrained`, a closed call takes 69 instructions, not 90"
     )]
     #[inline(always)]
     fn admit(&self) -> Admission {
