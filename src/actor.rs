@@ -23,7 +23,7 @@ use crate::gate::{Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 use outbox::Outbox;
 use timers::{AHEAD, Timers};
-use turns::{Turn, WhileReachable};
+use turns::WhileReachable;
 
 /// The actor that owns one circuit: its only writer, made and supervised by
 /// [`Breakers`](crate::Breakers).
@@ -38,7 +38,6 @@ pub struct BreakerActor {
     subscribers: Option<Rc<RefCell<Subscribers>>>,
     seq: u64,
     timers: Timers,
-    turn: Turn,
 }
 
 impl BreakerActor {
@@ -49,7 +48,6 @@ impl BreakerActor {
             subscribers: None,
             seq: 0,
             timers: Timers::default(),
-            turn: Turn::default(),
         }
     }
 

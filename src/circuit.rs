@@ -32,6 +32,7 @@
 #![doc = include_str!("circuit/rules.md")]
 
 mod lifetime;
+mod news;
 mod order;
 mod outside;
 mod permit;
@@ -44,7 +45,6 @@ mod state;
 mod transition;
 mod window;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,13 +63,11 @@ use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::outcome::Outcome;
 use crate::random::{RandomSource, ThreadRandom, draw};
+use news::News;
 use order::{Order, OrderKind};
 use probe::Round;
 use record::Phase;
 use window::{Counts, Memory, Sample, Verdict};
-
-/// How many transitions, and how many reports, wait to be fetched at most; older ones are dropped.
-const WAITING: usize = 64;
 
 /// The longest `retry_after` of a caller that met all probes in use (R9).
 const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
@@ -85,8 +83,7 @@ pub struct Circuit {
     record: Record,
     next_slot: u64,
     calls: Calls,
-    transitions: VecDeque<Transition>,
-    panicked: VecDeque<Panicked>,
+    news: News,
 }
 
 impl fmt::Debug for Circuit {
@@ -127,8 +124,7 @@ impl Circuit {
             record,
             next_slot: 0,
             calls: Calls::default(),
-            transitions: VecDeque::new(),
-            panicked: VecDeque::new(),
+            news: News::default(),
         }
     }
 
@@ -351,7 +347,7 @@ impl Circuit {
     fn act_on(&mut self, verdict: Verdict, now: Timestamp) {
         match verdict {
             Verdict::Stay => {}
-            Verdict::RulePanicked => push(&mut self.panicked, Panicked::TripRule),
+            Verdict::RulePanicked => self.news.push_panicked(Panicked::TripRule),
             Verdict::Trip => {
                 let Counts {
                     failures,
@@ -448,7 +444,7 @@ impl Circuit {
             epoch: self.record.epoch,
             evidence: self.complete(evidence),
         };
-        push(&mut self.transitions, transition);
+        self.news.push_transition(transition);
     }
 
     /// Adds what the present record knows.
@@ -472,7 +468,7 @@ impl Circuit {
             return 0.0;
         }
         draw(&*self.random).unwrap_or_else(|| {
-            push(&mut self.panicked, Panicked::RandomSource);
+            self.news.push_panicked(Panicked::RandomSource);
             0.0
         })
     }
@@ -489,21 +485,13 @@ impl Circuit {
 
     /// Takes the oldest transition that was not yet told. At most 64 wait; older ones are dropped.
     pub fn pop_transition(&mut self) -> Option<Transition> {
-        self.transitions.pop_front()
+        self.news.pop_transition()
     }
 
     /// Takes the oldest report of user code that panicked inside a decision.
     pub fn pop_panicked(&mut self) -> Option<Panicked> {
-        self.panicked.pop_front()
+        self.news.pop_panicked()
     }
-}
-
-/// Adds what waits to be fetched, without growing for a user who never fetches.
-fn push<T>(waiting: &mut VecDeque<T>, new: T) {
-    if waiting.len() >= WAITING {
-        waiting.pop_front();
-    }
-    waiting.push_back(new);
 }
 
 /// The epoch after `epoch`.

@@ -21,7 +21,7 @@ mod stripe;
 mod word;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const LOOK_EVERY: u64 = 64;
 
 /// How many settlements may wait for the actor as messages of their own; more are added up. And how many
 /// questions may wait, if fewer probes may run; more are rejected.
-const MOST_ON_THEIR_WAY: usize = 1024;
+const MOST_ON_THEIR_WAY: u32 = 1024;
 
 /// After what time a caller should come again whose question found no room.
 const NO_ROOM_RETRY: Duration = Duration::from_secs(1);
@@ -96,13 +96,12 @@ pub(crate) struct Gate {
     /// Whether the actor is gone for good.
     retired: AtomicBool,
     /// Settlements on their way to the actor.
-    owed: AtomicUsize,
+    owed: AtomicU32,
     /// Questions on their way to the actor: asks to be made by it, and permits to be given out.
-    asked: AtomicUsize,
-    most_asked: AtomicUsize,
+    asked: AtomicU32,
     /// How many permits are held outside the actor: of probes, and of the asks it makes itself.
-    held: AtomicUsize,
-    restarts: AtomicU64,
+    held: AtomicU32,
+    restarts: AtomicU32,
     stripes: Stripes,
     /// In whose name calls are rejected.
     origin: Arc<Origin>,
@@ -129,12 +128,11 @@ impl Gate {
             drives_timers: clock.drives_timers(),
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),
-            owed: AtomicUsize::new(0),
-            asked: AtomicUsize::new(0),
-            most_asked: AtomicUsize::new(MOST_ON_THEIR_WAY),
+            owed: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
             retired: AtomicBool::new(false),
-            held: AtomicUsize::new(0),
-            restarts: AtomicU64::new(0),
+            held: AtomicU32::new(0),
+            restarts: AtomicU32::new(0),
             stripes: Stripes::new(notice.epoch),
             origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
             has_letters: AtomicBool::new(false),
@@ -190,7 +188,7 @@ impl Gate {
     /// actor's arbiter is blocked, there cannot be a probe for all of them.
     #[cold]
     fn question(self: &Arc<Self>, word: Word) -> Admission {
-        let most = self.most_asked.load(Ordering::Relaxed);
+        let most = self.config().max_probes().max(MOST_ON_THEIR_WAY);
         if let Some(question) = OnItsWay::new(self, |gate| &gate.asked, most) {
             return Admission::Ask(question);
         }
@@ -349,7 +347,7 @@ impl Gate {
     }
 
     pub(crate) fn restarts(&self) -> u64 {
-        self.restarts.load(Ordering::Relaxed)
+        self.restarts.load(Ordering::Relaxed).into()
     }
 
     // For the actor alone.
@@ -404,9 +402,6 @@ impl Gate {
     pub(crate) fn set_config(&self, config: BreakerConfig) {
         self.call_timeout
             .store(micros(config.call_timeout()), Ordering::Relaxed);
-        let probes = usize::try_from(config.max_probes()).unwrap_or(usize::MAX);
-        self.most_asked
-            .store(probes.max(MOST_ON_THEIR_WAY), Ordering::Relaxed);
         self.slow_call.store(
             config
                 .slow_call()
@@ -435,7 +430,7 @@ impl Gate {
         self.stripes.unsent()
     }
 
-    fn held(&self) -> &AtomicUsize {
+    fn held(&self) -> &AtomicU32 {
         &self.held
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Timers {
     tick: Option<SpawnHandle>,
     /// Whether samples came since the last tick; without any the ticks go to sleep.
     busy: bool,
+    /// The steps of this life, to count turns by.
+    pub(super) steps: u32,
 }
 
 impl Timers {

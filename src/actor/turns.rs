@@ -13,15 +13,11 @@ use super::BreakerActor;
 /// a storm of rejected callers must not keep them from it (R28).
 const STEPS: u32 = 128;
 
-/// The steps of the present turn.
-#[derive(Debug, Default)]
-pub(super) struct Turn(u32);
-
 impl BreakerActor {
     /// Counts a step; after many of them the actor handles nothing more until the others had their turn.
     pub(super) fn take_turns(&mut self, ctx: &mut Context<Self>) {
-        self.turn.0 = self.turn.0.wrapping_add(1);
-        if self.turn.0.is_multiple_of(STEPS) {
+        self.timers.steps = self.timers.steps.wrapping_add(1);
+        if self.timers.steps.is_multiple_of(STEPS) {
             ctx.wait(tokio::task::yield_now().into_actor(self));
         }
     }

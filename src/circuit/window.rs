@@ -81,7 +81,8 @@ impl Counts {
 pub(super) enum Memory {
     Run(Run),
     Instants(Instants),
-    Calls(LastCalls),
+    /// Boxed, since it is twice as large as the others.
+    Calls(Box<LastCalls>),
     Buckets(Buckets),
 }
 
@@ -93,7 +94,7 @@ impl Memory {
             | TripPolicy::FailureCount { .. }
             | TripPolicy::Custom(_) => Self::Instants(Instants::default()),
             TripPolicy::FailureRate { window, .. } => match window {
-                Window::Calls(_) => Self::Calls(LastCalls::default()),
+                Window::Calls(_) => Self::Calls(Box::default()),
                 Window::Time(_) => Self::Buckets(Buckets::default()),
             },
         }
@@ -241,7 +242,7 @@ impl Memory {
                 Self::Instants(instants.restored(within, most, now))
             }
             (Self::Calls(_), Self::Calls(calls)) => {
-                Self::Calls(calls.restored(window_calls(config), now))
+                Self::Calls(Box::new(calls.restored(window_calls(config), now)))
             }
             (Self::Buckets(_), Self::Buckets(buckets)) => {
                 Self::Buckets(buckets.restored(within, now))

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Gate;
 use crate::circuit::{Ending, Permit};
@@ -135,11 +135,11 @@ pub(crate) struct OnItsWay {
 }
 
 /// Which messages are counted together.
-pub(super) type Counter = fn(&Gate) -> &AtomicUsize;
+pub(super) type Counter = fn(&Gate) -> &AtomicU32;
 
 impl OnItsWay {
     /// Counts a message; `None` if there are `most` already.
-    pub(super) fn new(gate: &Arc<Gate>, counter: Counter, most: usize) -> Option<Self> {
+    pub(super) fn new(gate: &Arc<Gate>, counter: Counter, most: u32) -> Option<Self> {
         let before = counter(gate).fetch_add(1, Ordering::AcqRel);
         let message = Self {
             gate: Arc::clone(gate),
