@@ -30,7 +30,7 @@ use futures::future::join_all;
 const ASKS: u64 = 10_000_000;
 const WORKERS_PER_TARGET: u64 = 16;
 
-/// A target that answers a thousand asks well and then fails a hundred, in turn.
+/// A target that answers a thousand asks well and then fails thirty, in turn.
 struct Flapping {
     seen: Arc<AtomicU64>,
 }
@@ -48,7 +48,7 @@ impl Handler<Work> for Flapping {
 
     fn handle(&mut self, _: Work, _: &mut Context<Self>) -> Self::Result {
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
-        if seen % 1_100 < 1_000 {
+        if seen % 1_030 < 1_000 {
             Ok(seen)
         } else {
             Err(seen)
@@ -83,18 +83,18 @@ fn policies() -> [TripPolicy; 4] {
             within: None,
         },
         TripPolicy::FailureCount {
-            failures: 20,
+            failures: 10,
             within: Duration::from_secs(1),
             reset_on_success: false,
         },
         TripPolicy::FailureRate {
-            rate: 0.5,
+            rate: 0.2,
             minimum_calls: 20,
             window: Window::Calls(100),
             slow_call: None,
         },
         TripPolicy::FailureRate {
-            rate: 0.05,
+            rate: 0.01,
             minimum_calls: 20,
             window: Window::Time(Duration::from_secs(1)),
             slow_call: Some(SlowCall::new(Duration::from_millis(500), 0.5)),
@@ -106,23 +106,23 @@ fn config(policy: TripPolicy) -> Result<BreakerConfig, ConfigError> {
     BreakerConfig::builder()
         .trip(policy)
         .call_timeout(Duration::from_secs(10))
-        .break_duration(Duration::from_millis(2))
-        .backoff(Backoff::new(1.5, Duration::from_millis(10)))
+        .break_duration(Duration::from_millis(1))
+        .backoff(Backoff::new(1.5, Duration::from_millis(3)))
         .jitter(0.5)
         .build()
 }
 
-/// Asks so often; a worker that is rejected mostly asks again at once, and waits now and then.
+/// Asks so often; a worker that is rejected asks again at once, and waits after every fourth time.
 async fn work(breaker: Breaker, target: Addr<Flapping>, asks: u64) -> Account {
     let mut account = Account::default();
-    for ask in 0..asks {
+    for _ in 0..asks {
         account.asked += 1;
         match breaker.ask(&target, Work).await {
             Ok(Ok(_)) => account.succeeded += 1,
             Ok(Err(_)) => account.failed += 1,
             Err(AskError::Rejected(rejected)) => {
                 account.rejected += 1;
-                if ask % 256 == 0 {
+                if account.rejected % 4 == 0 {
                     tokio::time::sleep(rejected.retry_after().unwrap_or_default()).await;
                 }
             }
