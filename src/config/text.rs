@@ -12,34 +12,26 @@ use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 use crate::policy::{SlowCall, TripPolicy, Window};
 
 /// The fields as they stand in a file; what is missing keeps its default.
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct Fields {
-    #[serde(
-        default,
-        deserialize_with = "trip",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "trip", skip_serializing_if = "Option::is_none")]
     trip: Option<TripFields>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     call_timeout: Option<Scalar>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     break_duration: Option<Scalar>,
-    #[serde(
-        default,
-        deserialize_with = "backoff",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "backoff", skip_serializing_if = "Option::is_none")]
     backoff: Option<BackoffFields>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     jitter: Option<Scalar>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_probes: Option<Scalar>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     successes_to_close: Option<Scalar>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     probe_timeout: Option<Scalar>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_inconclusive: Option<Scalar>,
 }
 
