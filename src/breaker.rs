@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub use ask::AskFuture;
 pub use call::{Call, IntoCall};
-pub use guard::{Classifier, Guarded};
+pub use guard::{Classifier, Guarded, GuardedAsk};
 pub use permit::{AcquireFuture, Permit};
 pub use settle::Settled;
 pub(crate) use settle::{judge, settle};

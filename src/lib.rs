@@ -90,7 +90,8 @@ mod supervisor;
 
 pub use actor::BreakerActor;
 pub use breaker::{
-    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, IntoCall, Permit, Settled, Target,
+    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, IntoCall, Permit,
+    Settled, Target,
 };
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,16 @@ pub enum Outcome {
     /// The call says nothing about the target: counted neither way, it breaks no run and gives no
     /// verdict on a probe.
     Ignored,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Ignored => "ignored",
+        })
+    }
 }
 
 /// A reply that knows its own outcome.

@@ -131,9 +131,20 @@ impl CallSpan {
 
     #[cold]
     fn listened(breaker: &str) -> Self {
-        let span = caught(|| debug_span!(target: TARGET, "guarded_call", breaker));
+        let span = caught(
+            || debug_span!(target: TARGET, "guarded_call", breaker, result = tracing::field::Empty),
+        );
         let span = span.ok().filter(|span| !span.is_disabled());
         Self(span.map(|span| Box::new(Quiet::new(span))))
+    }
+
+    /// Says how the call ended, in the span.
+    pub(crate) fn end(&self, result: &'static str) {
+        if let Some(span) = self.0.as_ref().and_then(|span| span.get()) {
+            quietly(|| {
+                span.record("result", result);
+            });
+        }
     }
 
     /// Runs `poll` inside the span.

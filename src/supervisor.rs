@@ -100,6 +100,17 @@ pub struct BreakersBuilder {
     restart: RestartPolicy,
 }
 
+impl Default for BreakersBuilder {
+    fn default() -> Self {
+        Self {
+            clock: None,
+            random: Arc::new(ThreadRandom),
+            max_breakers: MAX_BREAKERS,
+            restart: RestartPolicy::new(),
+        }
+    }
+}
+
 impl BreakersBuilder {
     /// Sets the clock. Default: a [`SystemClock`].
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -184,12 +195,7 @@ impl Breakers {
 
     /// Starts from the defaults, to change some of them.
     pub fn builder() -> BreakersBuilder {
-        BreakersBuilder {
-            clock: None,
-            random: Arc::new(ThreadRandom),
-            max_breakers: MAX_BREAKERS,
-            restart: RestartPolicy::new(),
-        }
+        BreakersBuilder::default()
     }
 
     /// Returns the breaker of that name, made now if there is none; from any thread. A breaker whose

@@ -93,7 +93,15 @@ impl tracing::Subscriber for Capture {
         span::Id::from_u64(self.next.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record(&self, id: &span::Id, values: &span::Record<'_>) {
+        self.called();
+        let mut line = Line(String::new());
+        values.record(&mut line);
+        let nth = usize::try_from(id.into_u64() - 1).unwrap();
+        if let Some(span) = self.spans.lock().unwrap().get_mut(nth) {
+            span.push_str(&line.0);
+        }
+    }
 
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
@@ -345,8 +353,10 @@ async fn guarded_calls_run_in_a_span_at_debug_level() {
         guard.send(Job::Good).await.unwrap().unwrap();
         let seen = capture.spans.lock().unwrap().clone();
         assert_eq!(seen.len(), spans, "{seen:?}");
-        for span in seen {
-            assert_eq!(span, "DEBUG guarded_call breaker=\"b\"");
+        let results = ["replied", "ok", "replied"];
+        for (span, result) in seen.iter().zip(results) {
+            let told = format!("DEBUG guarded_call breaker=\"b\" result=\"{result}\"");
+            assert_eq!(*span, told);
         }
         assert_eq!(capture.inside.load(Ordering::SeqCst), 0);
     }

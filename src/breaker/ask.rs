@@ -185,6 +185,14 @@ where
     ) -> Poll<Result<M::Result, AskError>> {
         let span = std::mem::replace(self.as_mut().project().span, CallSpan::none());
         let polled = span.run(|| self.as_mut().advance(cx));
+        if let Poll::Ready(result) = &polled {
+            span.end(match result {
+                Ok(_) => "replied",
+                Err(AskError::Rejected(_)) => "rejected",
+                Err(AskError::Timeout(_)) => "timeout",
+                Err(AskError::Closed) => "closed",
+            });
+        }
         *self.project().span = span;
         polled
     }

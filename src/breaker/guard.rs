@@ -68,6 +68,9 @@ where
     call_timeout: Option<Duration>,
 }
 
+/// The future of an ask by a [`Guarded`], to be named where it is stored.
+pub type GuardedAsk<M> = AskFuture<Recipient<M>, M, Classifier<<M as Message>::Result>>;
+
 /// The classifier of a [`Guarded`], shared by its asks.
 pub struct Classifier<R>(Arc<dyn Classify<R> + Send + Sync>);
 
@@ -128,7 +131,7 @@ where
     /// # Cancel safety
     ///
     /// As [`Breaker::ask`].
-    pub fn send(&self, message: M) -> AskFuture<Recipient<M>, M, Classifier<M::Result>> {
+    pub fn send(&self, message: M) -> GuardedAsk<M> {
         AskFuture::new(
             &self.breaker,
             &self.target,

@@ -354,7 +354,8 @@ where
                 phase.set(next);
             }
         });
-        if done.is_ready() {
+        if let Poll::Ready(result) = &done {
+            wait.span.end(name_of(result));
             *this.stage = Stage::Done;
         }
         done
@@ -376,5 +377,15 @@ where
             Stage::New => self.start(cx),
             Stage::Waiting(_) | Stage::Done => self.resume(cx),
         }
+    }
+}
+
+/// How a call ended, in a word for its span.
+fn name_of<T, E>(result: &Done<T, E>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(CallError::Rejected(_)) => "rejected",
+        Err(CallError::Timeout(_)) => "timeout",
+        Err(CallError::Failed(_)) => "failed",
     }
 }
