@@ -15,14 +15,19 @@
 //! (`SeqCst`); the actor stores a word that asks for reports (`SeqCst`) before it folds the stripes once
 //! more (`SeqCst`). In the one order of all four, either the handle sees the request or the actor sees
 //! the success, so none that could trip is overlooked.
+//!
+//! `gate/model.rs` has loom check all this:
+//! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
 mod letters;
+#[cfg(all(test, breaker_loom))]
+mod model;
 mod stripe;
+mod sync;
 mod word;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -36,6 +41,7 @@ use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
 use crate::error::{Origin, Rejected};
 use stripe::Stripes;
+use sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// Stands for "no instant"; above every [`Timestamp`].
 const NEVER: u64 = u64::MAX;
