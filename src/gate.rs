@@ -339,7 +339,8 @@ impl Gate {
     /// Tells whether the breaker could be forgotten without a difference: it is closed and, at `now`,
     /// remembers nothing, and nothing is under way to its actor or by it.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        // In this order: what is handled meanwhile is seen in what is read after it.
+        // In this order: what is handled meanwhile is seen in what is read after it. What the actor took
+        // out and has not handled yet is seen in `empty_at`, the last.
         self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
@@ -392,13 +393,24 @@ impl Gate {
             return None;
         }
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_letters.store(false, Ordering::Relaxed);
+        self.remember();
+        self.has_letters.store(false, Ordering::Release);
         letters.take().map(|letters| letters.taken())
     }
 
     /// Takes the successes of the present epoch that were counted on the stripes.
     pub(crate) fn fold(&self) -> u64 {
+        if self.stripes.tallied() == 0 {
+            return 0;
+        }
+        self.remember();
         self.stripes.fold(self.load().epoch())
+    }
+
+    /// Before something is taken out of the gate: until the next publication, which tells what the
+    /// circuit made of it, the breaker is not idle.
+    fn remember(&self) {
+        self.empty_at.store(NEVER, Ordering::Relaxed);
     }
 
     pub(crate) fn end_sampling(&self) {

@@ -435,6 +435,38 @@ fn is_idle(gate: &Gate) -> bool {
 }
 
 #[test]
+fn a_breaker_is_not_idle_while_its_actor_takes_in_successes() {
+    check(None, || {
+        let gate = gate(counting(1));
+        let mailbox = Arc::default();
+        note_success(&gate, &mailbox, 1);
+        let looking = handle(&gate, &mailbox, |gate, _| assert!(!is_idle(gate)));
+        let mut actor = Actor::new(&gate, &mailbox, counting(1));
+        actor.step(counting(1));
+        assert_eq!(actor.folded, 1);
+        looking.join().unwrap();
+    });
+}
+
+#[test]
+fn a_breaker_is_not_idle_while_a_probe_ends_by_letter() {
+    check(None, || {
+        let gate = gate(counting(1));
+        let mailbox = Arc::default();
+        let held = gate.hold(Permit::closed(1));
+        let looking = handle(&gate, &mailbox, |gate, _| assert!(!is_idle(gate)));
+        let ending = thread::spawn(move || drop(held));
+        let mut actor = Actor::new(&gate, &mailbox, counting(1));
+        actor.step(counting(1));
+        looking.join().unwrap();
+        ending.join().unwrap();
+        actor.step(counting(1));
+        assert_eq!(actor.letters, 1);
+        assert!(!is_idle(&gate));
+    });
+}
+
+#[test]
 fn a_breaker_is_not_idle_while_a_call_of_its_own_is_settled() {
     check(None, || {
         let gate = gate(counting(1));
