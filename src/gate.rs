@@ -16,6 +16,10 @@
 //! more (`SeqCst`). In the one order of all four, either the handle sees the request or the actor sees
 //! the success, so none that could trip is overlooked.
 //!
+//! Who counts or leaves something and then finds that the actor is asked to look already asks no more.
+//! The actor ends that (`SeqCst`) before it looks; what was left, the mark on the letterbox and the
+//! request are all in the same one order, so it finds what it was not asked for once more.
+//!
 //! `gate/model.rs` has loom check all this:
 //! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
@@ -333,7 +337,7 @@ impl Gate {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         write(letters.get_or_insert_default());
         // Under the lock, so that it is never lost between a letter and the emptying of the box.
-        self.has_letters.store(true, Ordering::Release);
+        self.has_letters.store(true, Ordering::SeqCst);
     }
 
     /// Tells whether the breaker could be forgotten without a difference: it is closed and, at `now`,
@@ -389,12 +393,12 @@ impl Gate {
     /// Empties the letterbox.
     #[inline]
     pub(crate) fn take_letters(&self) -> Option<Taken> {
-        if !self.has_letters.load(Ordering::Acquire) {
+        if !self.has_letters.load(Ordering::SeqCst) {
             return None;
         }
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         self.remember();
-        self.has_letters.store(false, Ordering::Release);
+        self.has_letters.store(false, Ordering::SeqCst);
         letters.take().map(|letters| letters.taken())
     }
 

@@ -68,6 +68,7 @@ fn gate(first: Notice) -> Arc<Gate> {
     gate.word.store(gate.load().bits(), Ordering::SeqCst);
     gate.stripes.begin_epoch(first.epoch);
     gate.end_sampling();
+    gate.has_letters.store(false, Ordering::SeqCst);
     if first.until.is_some() {
         gate.publish(first);
     }
@@ -426,6 +427,26 @@ fn a_settlement_left_as_a_letter_is_never_overlooked() {
         }
         actor.sampled();
         assert_eq!(actor.letters, 2, "overlooked");
+    });
+}
+
+#[test]
+fn a_settlement_left_as_a_letter_is_not_overlooked_where_a_success_has_asked() {
+    check(None, || {
+        let gate = gate(asking(1));
+        let mailbox = Arc::default();
+        let succeeding = handle(&gate, &mailbox, |gate, mailbox| {
+            note_success(gate, mailbox, 1);
+        });
+        let leaving = handle(&gate, &mailbox, |gate, mailbox| {
+            settle_by_letter(gate, mailbox, 1);
+        });
+        let mut actor = Actor::new(&gate, &mailbox, asking(1));
+        actor.sampled();
+        succeeding.join().unwrap();
+        leaving.join().unwrap();
+        actor.sampled();
+        assert_eq!((actor.folded, actor.letters), (1, 1), "overlooked");
     });
 }
 
