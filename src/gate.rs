@@ -15,14 +15,23 @@
 //! (`SeqCst`); the actor stores a word that asks for reports (`SeqCst`) before it folds the stripes once
 //! more (`SeqCst`). In the one order of all four, either the handle sees the request or the actor sees
 //! the success, so none that could trip is overlooked.
+//!
+//! Who counts or leaves something and then finds that the actor is asked to look already asks no more.
+//! The actor ends that (`SeqCst`) before it looks; what was left, the mark on the letterbox and the
+//! request are all in the same one order, so it finds what it was not asked for once more.
+//!
+//! `gate/model.rs` has loom check all this:
+//! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
 mod letters;
+#[cfg(all(test, breaker_loom))]
+mod model;
 mod stripe;
+mod sync;
 mod word;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -36,6 +45,7 @@ use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
 use crate::error::{Origin, Rejected};
 use stripe::Stripes;
+use sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// Stands for "no instant"; above every [`Timestamp`].
 const NEVER: u64 = u64::MAX;
@@ -327,13 +337,14 @@ impl Gate {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         write(letters.get_or_insert_default());
         // Under the lock, so that it is never lost between a letter and the emptying of the box.
-        self.has_letters.store(true, Ordering::Release);
+        self.has_letters.store(true, Ordering::SeqCst);
     }
 
     /// Tells whether the breaker could be forgotten without a difference: it is closed and, at `now`,
     /// remembers nothing, and nothing is under way to its actor or by it.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        // In this order: what is handled meanwhile is seen in what is read after it.
+        // In this order: what is handled meanwhile is seen in what is read after it. What the actor took
+        // out and has not handled yet is seen in `empty_at`, the last.
         self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
@@ -382,17 +393,28 @@ impl Gate {
     /// Empties the letterbox.
     #[inline]
     pub(crate) fn take_letters(&self) -> Option<Taken> {
-        if !self.has_letters.load(Ordering::Acquire) {
+        if !self.has_letters.load(Ordering::SeqCst) {
             return None;
         }
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_letters.store(false, Ordering::Relaxed);
+        self.remember();
+        self.has_letters.store(false, Ordering::SeqCst);
         letters.take().map(|letters| letters.taken())
     }
 
     /// Takes the successes of the present epoch that were counted on the stripes.
     pub(crate) fn fold(&self) -> u64 {
+        if self.stripes.tallied() == 0 {
+            return 0;
+        }
+        self.remember();
         self.stripes.fold(self.load().epoch())
+    }
+
+    /// Before something is taken out of the gate: until the next publication, which tells what the
+    /// circuit made of it, the breaker is not idle.
+    fn remember(&self) {
+        self.empty_at.store(NEVER, Ordering::Relaxed);
     }
 
     pub(crate) fn end_sampling(&self) {

@@ -3,9 +3,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Gate;
+use super::sync::{AtomicU32, Ordering};
 use crate::circuit::{Ending, Permit};
 use crate::clock::Timestamp;
 use crate::outcome::Outcome;

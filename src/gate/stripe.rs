@@ -3,12 +3,13 @@
 //! what nobody takes away in a plain load and store; those that come later share.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use super::Unsent;
+use super::sync::{AtomicU64, Ordering, thread_local};
 
-/// How many stripes a breaker has; a power of two.
-const STRIPES: usize = 4;
+/// How many stripes a breaker has; a power of two. Models have as few as show that there are several.
+const STRIPES: usize = if cfg!(all(test, breaker_loom)) { 2 } else { 4 };
 
 /// A tally holds the low bits of its epoch above this many bits of count, so that a success which
 /// comes late can see so in the same step in which it would be counted.
@@ -42,7 +43,10 @@ impl Place {
     /// Gives threads their places in turn. The first round owns, all others share.
     #[cold]
     fn next() -> Self {
+        #[cfg(not(all(test, breaker_loom)))]
         static NEXT: AtomicUsize = AtomicUsize::new(0);
+        #[cfg(all(test, breaker_loom))]
+        loom::lazy_static! { static ref NEXT: AtomicUsize = AtomicUsize::new(0); }
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         if next < STRIPES {
             Self(next)
