@@ -7,7 +7,24 @@
 //!
 //! The actor is played by [`Actor`], which calls the gate as `BreakerActor` does; the mailbox by a count
 //! of messages. What a handle does in two or three calls of the gate is repeated here from
-//! `breaker/settle.rs`.
+//! `breaker/settle.rs`. The two models of totals are bounded to three preemptions, the others to none
+//! (`LOOM_MAX_PREEMPTIONS` bounds them all); the longest takes ten seconds.
+//!
+//! loom's modification order is partial, so it allows a little more than the language does. A stale
+//! `true` of `sampling` after all is done is such a thing; the models look at the mailbox instead.
+//!
+//! That the models can fail was tried. Each of these made one fail:
+//!
+//! - deadlines: stored into the slot in use; stored after the word; stored or loaded `Relaxed`; the word
+//!   not loaded again, or `Relaxed`;
+//! - reports: the word stored `Release` or `Relaxed`, or loaded after the tally with `Acquire`; the tally
+//!   `AcqRel`; folding loads `Acquire`; the actor not folding after it published, or ending the request
+//!   after its step; that end `Release`; the look at the request `Relaxed`;
+//! - totals: the tag not looked at; the epoch begun after the word; a fold of a load and a store; sharers
+//!   of a stripe counting as owners;
+//! - letters: the mark set before the lock or removed after it; set `Release`; loaded `Acquire`;
+//! - idle: `owed`, the mark or `empty_at` loaded before their time; `held` loaded `Relaxed`; a fold or the
+//!   emptying of the letterbox that does not make the breaker busy first.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::unwrap_used,
