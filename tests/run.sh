@@ -39,6 +39,11 @@ fi
 step "tests"
 run_tests --all-features
 
+# In a folder of its own: the flag makes everything be built anew.
+step "memory order of the gate, under loom"
+RUSTFLAGS="--cfg breaker_loom" cargo test --locked --release --lib \
+    --target-dir "${CARGO_TARGET_DIR:-target}/loom" gate::model
+
 step "doctests"
 cargo test --locked --doc --all-features
 
