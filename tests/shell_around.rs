@@ -150,3 +150,33 @@ async fn recovers_by_one_probe() {
     breaker.call(async { Ok::<_, &str>(()) }).await.unwrap();
     assert_eq!(breaker.state(), CircuitState::Closed);
 }
+
+// check 46: what happens to one upstream is nothing to another.
+#[actix::test]
+async fn breakers_of_two_targets_are_independent() {
+    tokio::time::pause();
+    let breakers = Breakers::start();
+    let config = BreakerConfig::builder()
+        .trip(TripPolicy::ConsecutiveFailures {
+            failures: 1,
+            within: None,
+        })
+        .build()
+        .unwrap();
+    let down = breakers.create("down", config.clone()).unwrap();
+    let up = breakers.create("up", config).unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let gateway = Gateway {
+        asked: Arc::clone(&asked),
+    }
+    .start();
+    down.ask(&gateway, Charge).await.unwrap().unwrap_err();
+    assert_eq!(down.state(), CircuitState::Open);
+    assert_eq!(up.state(), CircuitState::Closed);
+    assert!(down.ask(&gateway, Charge).await.unwrap_err().is_rejected());
+    up.ask(&gateway, Charge).await.unwrap().unwrap_err();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    let calls = |snapshot: actix_circuit_breaker::Snapshot| snapshot.calls;
+    assert_eq!(calls(down.snapshot().await.unwrap()).rejected, 1);
+    assert_eq!(calls(up.snapshot().await.unwrap()).rejected, 0);
+}
