@@ -543,6 +543,29 @@ async fn probes_of_a_blocked_breaker_end_by_their_timeout_unsent() {
     arbiter.join().unwrap();
 }
 
+// R17: what is added up behind a blocked arbiter keeps its order: no run that was none trips.
+#[actix::test]
+async fn settlements_for_a_blocked_breaker_keep_their_order() {
+    let arbiter = Arbiter::new();
+    let w = elsewhere(&arbiter, consecutive(2));
+    w.bad().await;
+    let blocked = Blocked::new(&arbiter).await;
+    let permit = || w.breaker.acquire().now_or_never().unwrap().unwrap();
+    for _ in 0..700 {
+        drop(permit().success());
+        drop(permit().failure());
+    }
+    blocked.end();
+    let snapshot = w.snapshot().await;
+    assert_eq!(snapshot.state, CircuitState::Closed);
+    let calls = snapshot.calls;
+    assert_eq!((calls.successes, calls.failures), (700, 701));
+    w.bad().await;
+    assert_eq!(w.state(), CircuitState::Open);
+    arbiter.stop();
+    arbiter.join().unwrap();
+}
+
 // R7, R9: nor can those who want to be its probe. Beyond a thousand they are told to come again.
 #[actix::test]
 async fn questions_to_a_blocked_breaker_stay_bounded() {

@@ -19,7 +19,10 @@ pub(crate) struct Letters {
     overflow: Overflow,
 }
 
-/// Ends of closed calls of one epoch, added up.
+/// How many runs of like endings are kept in their order.
+const RUNS: usize = 1024;
+
+/// Ends of closed calls of one epoch, added up by runs.
 #[derive(Debug, Default)]
 struct Overflow {
     epoch: u64,
@@ -56,7 +59,14 @@ impl Letters {
             overflow.late = overflow.late.saturating_add(1);
             return;
         }
-        match overflow.counts.iter_mut().find(|(kind, _)| *kind == ending) {
+        let runs = overflow.counts.len();
+        let fits = match overflow.counts.last_mut() {
+            Some(last) if last.0 == ending => Some(last),
+            _ if runs < RUNS => None,
+            // No more of them: the order is given up, the count is not.
+            _ => overflow.counts.iter_mut().find(|run| run.0 == ending),
+        };
+        match fits {
             Some((_, count)) => *count = count.saturating_add(1),
             None => overflow.counts.push((ending, 1)),
         }
