@@ -69,9 +69,6 @@ use probe::Round;
 use record::Phase;
 use window::{Counts, Memory, Sample, Verdict};
 
-/// The longest `retry_after` of a caller that met all probes in use (R9).
-const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
-
 /// The state machine of one breaker.
 ///
 /// A clone goes its own way from where it was made, which answers what would happen if; a permit is
@@ -177,37 +174,6 @@ impl Circuit {
             epoch: self.record.epoch,
             admitted: now,
             slot,
-        })
-    }
-
-    /// Why a call would not be admitted, by the record as it stands.
-    fn refusal(&self, now: Timestamp) -> Option<Refused> {
-        let (reason, until) = match &self.record.phase {
-            Phase::Closed(_) => return None,
-            Phase::Open { until } if *until <= now => return None,
-            Phase::Open { until } => (Reason::Open, Some(*until)),
-            Phase::HalfOpen { round, .. } => {
-                if round.admits(
-                    self.config.max_probes(),
-                    self.config.max_inconclusive(),
-                    now,
-                ) {
-                    return None;
-                }
-                let soon = now + PROBES_IN_USE_RETRY;
-                let until = round.first_lease_end(now).unwrap_or(soon).min(soon);
-                (Reason::ProbesInUse, Some(until))
-            }
-            Phase::Forced(order) => match order.kind {
-                OrderKind::Closed => return None,
-                OrderKind::Open => (Reason::ForcedOpen, order.until),
-            },
-        };
-        Some(Refused {
-            reason,
-            epoch: self.record.epoch,
-            until,
-            retry_after: until.map(|until| until.since(now)),
         })
     }
 
@@ -481,16 +447,6 @@ impl Circuit {
     /// Returns the settings in force.
     pub fn config(&self) -> &BreakerConfig {
         &self.config
-    }
-
-    /// Takes the oldest transition that was not yet told. At most 64 wait; older ones are dropped.
-    pub fn pop_transition(&mut self) -> Option<Transition> {
-        self.news.pop_transition()
-    }
-
-    /// Takes the oldest report of user code that panicked inside a decision.
-    pub fn pop_panicked(&mut self) -> Option<Panicked> {
-        self.news.pop_panicked()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Panicked, Transition};
+use super::{Circuit, Panicked, Transition};
 
 /// How many transitions, and how many reports, wait to be fetched at most; older ones are dropped.
 const WAITING: usize = 64;
@@ -50,4 +50,16 @@ fn push<T>(waiting: &mut VecDeque<T>, new: T) {
         waiting.pop_front();
     }
     waiting.push_back(new);
+}
+
+impl Circuit {
+    /// Takes the oldest transition that was not yet told. At most 64 wait; older ones are dropped.
+    pub fn pop_transition(&mut self) -> Option<Transition> {
+        self.news.pop_transition()
+    }
+
+    /// Takes the oldest report of user code that panicked inside a decision.
+    pub fn pop_panicked(&mut self) -> Option<Panicked> {
+        self.news.pop_panicked()
+    }
 }

@@ -1,11 +1,17 @@
-//! Why a call was not admitted, as a value that answers questions.
+//! Why a call is not admitted (R6, R7, R9), as a value that answers questions.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Circuit;
+use super::order::OrderKind;
+use super::record::Phase;
 use crate::clock::Timestamp;
+
+/// The longest `retry_after` of a caller that met all probes in use (R9).
+const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a call was not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -61,5 +67,38 @@ impl Refused {
     /// When that time is over.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.until
+    }
+}
+
+impl Circuit {
+    /// Why a call would not be admitted, by the record as it stands.
+    pub(super) fn refusal(&self, now: Timestamp) -> Option<Refused> {
+        let (reason, until) = match &self.record.phase {
+            Phase::Closed(_) => return None,
+            Phase::Open { until } if *until <= now => return None,
+            Phase::Open { until } => (Reason::Open, Some(*until)),
+            Phase::HalfOpen { round, .. } => {
+                if round.admits(
+                    self.config.max_probes(),
+                    self.config.max_inconclusive(),
+                    now,
+                ) {
+                    return None;
+                }
+                let soon = now + PROBES_IN_USE_RETRY;
+                let until = round.first_lease_end(now).unwrap_or(soon).min(soon);
+                (Reason::ProbesInUse, Some(until))
+            }
+            Phase::Forced(order) => match order.kind {
+                OrderKind::Closed => return None,
+                OrderKind::Open => (Reason::ForcedOpen, order.until),
+            },
+        };
+        Some(Refused {
+            reason,
+            epoch: self.record.epoch,
+            until,
+            retry_after: until.map(|until| until.since(now)),
+        })
     }
 }
