@@ -1,0 +1,406 @@
+//! Plays a script over real arbiters and writes down what is seen.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix_circuit_breaker::{
+    Breakers, CircuitState, Clock, ManualClock, Outcome, Snapshot, SystemClock, Timestamp,
+    Transitions,
+};
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::{oneshot, watch};
+
+use super::caller::{Plot, Props, Shared};
+use super::script::{End, Kind, Op, Step, configs};
+use super::stage::{Halt, Stage, Subscriber, Target, TrapClock, restarts};
+use super::witness::{Answer, Batch, History, Seen};
+
+/// Nothing takes so long.
+const STUCK: Duration = Duration::from_secs(20);
+
+/// One script being played.
+struct Play<'a> {
+    stage: &'a Stage,
+    shared: Arc<Shared>,
+    random: Arc<AtomicU64>,
+    log: Transitions,
+    watch: watch::Receiver<CircuitState>,
+    subscribers: Vec<Subscriber>,
+    calls: u64,
+    /// For a script that does not come to its end.
+    doing: String,
+    history: History,
+}
+
+/// Plays it.
+pub(crate) async fn play(stage: &Stage, config: usize, script: &[Step]) -> History {
+    let clock = Arc::new(TrapClock {
+        clock: ManualClock::new(),
+        set: AtomicBool::new(false),
+        thread: stage.thread,
+    });
+    let random = Arc::new(AtomicU64::new(0));
+    let source = Arc::clone(&random);
+    let breakers = Breakers::builder()
+        .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+        .random(Arc::new(move || {
+            f64::from_bits(source.load(Ordering::Relaxed))
+        }))
+        .restart(restarts())
+        .start_in_arbiter(&stage.home.handle());
+    let config = configs()[config % configs().len()].clone();
+    let breaker = breakers.create("b", config.clone()).unwrap();
+    let mut log = breaker.transitions();
+    let present = log.next().await.unwrap().unwrap();
+    let mut play = Play {
+        stage,
+        random,
+        log,
+        watch: breaker.watch(),
+        subscribers: Vec::new(),
+        calls: 0,
+        doing: String::new(),
+        history: History {
+            config,
+            present,
+            batches: Vec::new(),
+            faults: Vec::new(),
+        },
+        shared: Arc::new(Shared {
+            breaker,
+            clock,
+            real: SystemClock::new(),
+            stamps: AtomicU64::new(0),
+            parked: Mutex::default(),
+            ended: Mutex::default(),
+            streams: Mutex::default(),
+            faults: Mutex::default(),
+            rejected: Mutex::default(),
+        }),
+    };
+    if tokio::time::timeout(STUCK, play.all(script)).await.is_err() {
+        let stuck = format!("no end came while {}", play.doing);
+        play.shared.fault(stuck);
+    }
+    let mut history = play.history;
+    history
+        .faults
+        .append(&mut play.shared.faults.lock().unwrap());
+    history
+}
+
+impl Play<'_> {
+    async fn all(&mut self, script: &[Step]) {
+        let mut batch = Vec::new();
+        for step in script {
+            match step {
+                Step::Then(time) => {
+                    self.batch(&std::mem::take(&mut batch)).await;
+                    let time = Duration::from_millis((*time).into());
+                    self.shared.clock.clock.advance(time);
+                }
+                step => batch.push(*step),
+            }
+        }
+        self.batch(&batch).await;
+        // All that waits ends, a few at a time.
+        loop {
+            let waiting = self.shared.parked.lock().unwrap().len().min(4);
+            if waiting == 0 {
+                break;
+            }
+            let good = Step::On(0, Op::Finish(0, End::Good));
+            self.batch(&vec![good; waiting]).await;
+        }
+        for subscriber in &mut self.subscribers {
+            drop(subscriber.go_on.take());
+        }
+        // Two more changes: the first tells who is there still.
+        self.batch(&[Step::On(0, Op::ForceOpen(None))]).await;
+        self.batch(&[Step::On(0, Op::ForceClosed(None))]).await;
+        self.accounts().await;
+    }
+
+    /// Plays the steps at the same time, and waits until all is quiet.
+    async fn batch(&mut self, steps: &[Step]) {
+        let number = self.history.batches.len();
+        self.doing = format!("playing {steps:?}, batch {number}");
+        let random = [0.0, 1.0, 0.25, 0.5][number % 4];
+        self.random.store(f64::to_bits(random), Ordering::Relaxed);
+        let now = self.shared.clock.clock.now();
+        let mut seen = Vec::new();
+        for chain in self.chains(steps) {
+            seen.push(chain);
+        }
+        let mut all = Vec::new();
+        for chain in seen {
+            all.extend(chain.await.unwrap_or_default());
+        }
+        self.doing = format!("waiting until {all:?} is quiet");
+        let end = self.quiet(&mut all).await;
+        let mut events = Vec::new();
+        while let Some(Some(event)) = self.log.next().now_or_never() {
+            match event {
+                Ok(event) => events.push(event),
+                Err(lagged) => self.shared.fault(format!("the log {lagged}")),
+            }
+        }
+        self.history.batches.push(Batch {
+            now,
+            random,
+            seen: all,
+            events,
+            state: self.shared.breaker.state(),
+            watched: *self.watch.borrow_and_update(),
+            end,
+        });
+        self.doing = format!("telling of batch {number}");
+        self.told().await;
+    }
+
+    /// Starts the steps; each chain is done one after another.
+    fn chains(&mut self, steps: &[Step]) -> Vec<oneshot::Receiver<Vec<Seen>>> {
+        let waiting: Vec<_> = self.shared.parked.lock().unwrap().keys().copied().collect();
+        let mut chains: Vec<(u8, Vec<(Op, Props)>)> = Vec::new();
+        for step in steps {
+            let (arbiter, op) = match *step {
+                Step::On(arbiter, op) => (Some(arbiter), op),
+                Step::And(op) => (None, op),
+                Step::Then(_) => continue,
+            };
+            let on = arbiter.or(chains.last().map(|(on, _)| *on)).unwrap_or(0);
+            let (op, props) = self.props(op, on, &waiting);
+            match chains.last_mut() {
+                Some((_, chain)) if arbiter.is_none() => chain.push((op, props)),
+                _ => chains.push((on, vec![(op, props)])),
+            }
+        }
+        let mut done = Vec::new();
+        for (on, chain) in chains {
+            let shared = Arc::clone(&self.shared);
+            let (tell, told) = oneshot::channel();
+            done.push(told);
+            let work = Box::new(move || {
+                Box::pin(async move {
+                    let mut seen = Vec::new();
+                    for (op, props) in chain {
+                        seen.push(Arc::clone(&shared).take(op, props).await);
+                    }
+                    drop(tell.send(seen));
+                }) as LocalBoxFuture<'static, ()>
+            });
+            self.stage.run(on, work);
+        }
+        done
+    }
+
+    /// Gets ready what a step needs; the step as it can be taken.
+    fn props(&mut self, op: Op, on: u8, waiting: &[u64]) -> (Op, Props) {
+        let elsewhere = usize::from(on + 1) % self.stage.arbiters.len();
+        let arbiter = &self.stage.arbiters[elsewhere];
+        match op {
+            Op::Call(way, _) | Op::Begin(way) | Op::Early(way) => {
+                self.calls += 1;
+                let (latch, later) = oneshot::channel();
+                let plot = Plot {
+                    call: self.calls,
+                    way,
+                    target: Target::start(arbiter, self.calls.is_multiple_of(2)),
+                    latch,
+                    later,
+                };
+                let op = match op {
+                    Op::Call(way, end) => Op::Call(way, way.fit(end, false)),
+                    op => op,
+                };
+                (op, Props::Call(Box::new(plot)))
+            }
+            Op::Finish(which, end) => {
+                let mut parked = self.shared.parked.lock().unwrap();
+                let call = waiting.get(which % waiting.len().max(1));
+                let found = call.and_then(|call| Some((*call, parked.remove(call)?)));
+                let end = found
+                    .as_ref()
+                    .map_or(end, |(_, call)| call.way.fit(end, true));
+                let found = found.map(|(call, parked)| (call, Box::new(parked)));
+                (Op::Finish(which, end), Props::Finish(found))
+            }
+            Op::Subscribe(kind) => {
+                let subscriber = Subscriber::start(kind, arbiter);
+                let addr = subscriber.addr.clone();
+                self.subscribers.push(subscriber);
+                (op, Props::Listener(addr))
+            }
+            Op::Kill(which) => {
+                // Not one that comes just now.
+                let plain = |one: &&mut Subscriber| {
+                    one.kind == Kind::Plain && !one.killed && !one.told().is_empty()
+                };
+                let mut alive: Vec<_> = self.subscribers.iter_mut().filter(plain).collect();
+                let which = which % alive.len().max(1);
+                if let Some(one) = alive.get_mut(which) {
+                    one.killed = true;
+                    one.addr.do_send(Halt);
+                }
+                (op, Props::None)
+            }
+            op => (op, Props::None),
+        }
+    }
+
+    /// Waits until nothing is under way, and completes what is known only then.
+    async fn quiet(&mut self, all: &mut [Seen]) -> Snapshot {
+        let ended = std::mem::take(&mut *self.shared.ended.lock().unwrap());
+        for (call, mut parked) in ended {
+            // Whoever could settle it has done so, or it is in the breaker's care.
+            let mut orphan = false;
+            while parked.token.strong_count() > 0 && !orphan {
+                let seen = parked.done.as_mut().map(oneshot::Receiver::try_recv);
+                orphan = matches!(seen, Some(Ok(_)));
+                tokio::task::yield_now().await;
+            }
+            if orphan {
+                parked.done = None;
+                for seen in all.iter_mut().filter(|seen| seen.call == call) {
+                    seen.answer = Answer::Dropped { orphan };
+                }
+                self.shared.parked.lock().unwrap().insert(call, parked);
+            }
+        }
+        // What was sent before is handled before; the trap may cost the first of them.
+        while self.shared.breaker.snapshot().await.is_err() {}
+        let end = self.shared.breaker.snapshot().await.unwrap();
+        let clock = &self.shared.clock.clock;
+        let now = clock.now();
+        let rejected = std::mem::take(&mut *self.shared.rejected.lock().unwrap());
+        // All is quiet, so nobody else reads the clock: what is left, from the beginning, is until when.
+        clock.set(Timestamp::ZERO);
+        for (began, rejected) in rejected {
+            for seen in all.iter_mut().filter(|seen| seen.began == began) {
+                if let Answer::Rejected { until, .. } = &mut seen.answer {
+                    *until = rejected.retry_after().map(|rest| Timestamp::ZERO + rest);
+                }
+            }
+        }
+        clock.set(now);
+        // The first that a new subscriber is told.
+        let new = all
+            .iter_mut()
+            .filter(|seen| matches!(seen.op, Op::Subscribe(_)));
+        let known = self.subscribers.len();
+        let new: Vec<_> = new.collect();
+        let first = known - new.len();
+        for (seen, subscriber) in new.into_iter().zip(&self.subscribers[first..]) {
+            if matches!(seen.answer, Answer::Lost) {
+                continue;
+            }
+            while subscriber.told().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            seen.answer = Answer::Present(Box::new(subscriber.told()[0].clone()));
+        }
+        end
+    }
+
+    /// R25, R26: everybody who lives is told of everything, whatever became of the others.
+    async fn told(&mut self) {
+        let events: Vec<_> = self
+            .history
+            .batches
+            .iter()
+            .flat_map(|batch| &batch.events)
+            .collect();
+        for subscriber in &mut self.subscribers {
+            loop {
+                let told = subscriber.told();
+                let blocked = subscriber.kind == Kind::Slow && subscriber.go_on.is_some();
+                let Some(first) = told.first() else { break };
+                let due = events.iter().filter(|event| event.seq > first.seq);
+                let due: Vec<_> = due.copied().collect();
+                let got: Vec<_> = told[1..].iter().collect();
+                if !due.starts_with(&got) {
+                    self.shared.fault(format!("told {got:#?}, not {due:#?}"));
+                    break;
+                }
+                let gone = !subscriber.lives() && !subscriber.addr.connected();
+                let all = got.len() == due.len() && subscriber.lives();
+                if all || blocked || gone {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        for (stream, told) in &mut *self.shared.streams.lock().unwrap() {
+            while let Some(Some(Ok(event))) = stream.next().now_or_never() {
+                told.push(event);
+            }
+            let first = told[0].seq;
+            let due = events.iter().filter(|event| event.seq > first);
+            if !told[1..].iter().eq(due.copied()) {
+                self.shared.fault(format!("a stream was told {told:#?}"));
+            }
+        }
+    }
+
+    /// R10, R26: what has to add up at the end.
+    async fn accounts(&mut self) {
+        let streams = self.shared.streams.lock().unwrap().len() + 1;
+        let snapshot = self.shared.breaker.snapshot().await.unwrap();
+        if snapshot.missed_events > 0 {
+            self.shared
+                .fault(format!("{} events missed", snapshot.missed_events));
+        }
+        let told = |one: &&Subscriber| !one.told().is_empty();
+        // One that died over the last event is found to be gone by the next.
+        let last = |one: &&Subscriber| {
+            one.lives()
+                || one.told().last().is_some_and(|event| {
+                    self.history
+                        .batches
+                        .last()
+                        .and_then(|batch| batch.events.last())
+                        == Some(event)
+                })
+        };
+        let all = self.subscribers.iter().filter(told);
+        let living = all.clone().filter(|one| one.lives()).count() + streams;
+        let perhaps = all.filter(last).count() + streams;
+        if !(living..=perhaps).contains(&snapshot.subscribers) {
+            self.shared
+                .fault(format!("{} told, not {living}", snapshot.subscribers));
+        }
+        let traps = snapshot.restarts > 0;
+        let calls = snapshot.calls;
+        let failed: u64 = self.count(settles_as_failure);
+        let settled = calls.failures + calls.late + calls.ignored + calls.successes;
+        if !traps && !(failed..=self.calls).contains(&(settled)) {
+            self.shared.fault(format!(
+                "{failed} of {} calls failed, {calls:?}",
+                self.calls
+            ));
+        }
+        let rejected = self.count(|seen| matches!(seen.answer, Answer::Rejected { .. }));
+        let unknown = self.count(|seen| matches!(seen.answer, Answer::Dropped { .. }));
+        if !(rejected..=rejected + unknown).contains(&calls.rejected) {
+            self.shared
+                .fault(format!("{rejected} calls rejected, {calls:?}"));
+        }
+    }
+
+    fn count(&self, is: impl Fn(&Seen) -> bool) -> u64 {
+        let seen = self.history.batches.iter().flat_map(|batch| &batch.seen);
+        seen.filter(|seen| is(seen)).count().try_into().unwrap()
+    }
+}
+
+/// Whether a step ended a call in a way that has to be counted: as a failure, or as late.
+fn settles_as_failure(seen: &Seen) -> bool {
+    match (seen.op, &seen.answer) {
+        (Op::Call(_, end), Answer::Admitted { .. }) | (Op::Finish(_, end), Answer::Done) => {
+            end.outcome() == Outcome::Failure
+        }
+        _ => false,
+    }
+}
