@@ -169,9 +169,13 @@ pub(crate) fn configs() -> Vec<BreakerConfig> {
             .max_probes(3)
             .successes_to_close(2)
             .max_inconclusive(2),
-        count(2, false).backoff(Backoff::new(2.0, seconds(25))),
+        count(2, false)
+            .backoff(Backoff::new(2.0, seconds(25)))
+            .max_inconclusive(1),
         count(3, true).max_probes(3).jitter(0.5),
-        rate(2, Window::Calls(4)).successes_to_close(2),
+        rate(2, Window::Calls(4))
+            .successes_to_close(2)
+            .max_inconclusive(1),
         rate(3, Window::Time(seconds(20)))
             .max_probes(3)
             .backoff(Backoff::new(1.5, seconds(60)))
@@ -187,13 +191,18 @@ pub(crate) fn generate(rng: &mut fastrand::Rng) -> Vec<Step> {
     // Some scripts restart the breaker often, some never: without, no slot may leak.
     let traps = rng.bool();
     for _ in 0..rng.usize(6..14) {
-        for index in 0..rng.usize(1..=AT_ONCE) {
-            let op = op(rng, traps);
-            script.push(if index > 0 && rng.u8(..4) == 0 {
-                Step::And(op)
+        let mut left = rng.usize(1..=AT_ONCE);
+        while left > 0 {
+            let mut ops = if rng.u8(..3) == 0 {
+                chain(rng, traps)
             } else {
-                Step::On(rng.u8(..ARBITERS), op)
-            });
+                vec![op(rng, traps)]
+            };
+            ops.truncate(left);
+            left -= ops.len();
+            let mut ops = ops.into_iter();
+            script.extend(ops.next().map(|op| Step::On(rng.u8(..ARBITERS), op)));
+            script.extend(ops.map(Step::And));
         }
         let times = [0, 0, 1, 3_000, 10_000, 10_000, 12_000, 25_000, 700_000];
         script.push(Step::Then(times[rng.usize(..times.len())]));
@@ -201,11 +210,34 @@ pub(crate) fn generate(rng: &mut fastrand::Rng) -> Vec<Step> {
     script
 }
 
+/// What one does right after another is what the guarantees are about.
+fn chain(rng: &mut fastrand::Rng, traps: bool) -> Vec<Op> {
+    let call = |rng: &mut _| Op::Call(way(rng), end(rng));
+    let first = match rng.u8(..6) {
+        // A slot that is given back is free for the next.
+        0 => Op::Call(Way::Permit, End::Gone),
+        1 => Op::Finish(rng.usize(..4), End::Gone),
+        2 => Op::Call(Way::Permit, End::Panic),
+        // R21
+        3 => Op::Call(way(rng), End::Bad),
+        4 if traps => Op::Trap,
+        _ => op(rng, traps),
+    };
+    let second = if rng.u8(..3) > 0 {
+        call(rng)
+    } else {
+        op(rng, traps)
+    };
+    let third = rng.bool().then(|| call(rng));
+    [first, second].into_iter().chain(third).collect()
+}
+
 fn op(rng: &mut fastrand::Rng, traps: bool) -> Op {
     let ttl = |rng: &mut fastrand::Rng| rng.bool().then(|| rng.u32(1..4) * 5_000);
     match rng.u8(..100) {
         0..46 => Op::Call(way(rng), end(rng)),
-        46..58 => Op::Begin(way(rng)),
+        46..57 => Op::Begin(way(rng)),
+        57 => Op::Release,
         58..62 => Op::Early(way(rng)),
         62..76 => Op::Finish(rng.usize(..4), end(rng)),
         76..79 if traps => Op::Trap,
@@ -238,8 +270,8 @@ fn way(rng: &mut fastrand::Rng) -> Way {
 fn end(rng: &mut fastrand::Rng) -> End {
     match rng.u8(..20) {
         0..6 => End::Good,
-        6..13 => End::Bad,
-        13 => End::Neutral,
+        6..12 => End::Bad,
+        12 | 13 => End::Neutral,
         14 | 15 => End::Panic,
         16 => End::Stop,
         17 => End::Hang,
