@@ -237,7 +237,7 @@ fn op(rng: &mut fastrand::Rng, traps: bool) -> Op {
     match rng.u8(..100) {
         0..46 => Op::Call(way(rng), end(rng)),
         46..57 => Op::Begin(way(rng)),
-        57 => Op::Release,
+        57 | 85 => Op::Release,
         58..62 => Op::Early(way(rng)),
         62..76 => Op::Finish(rng.usize(..4), end(rng)),
         76..79 if traps => Op::Trap,
@@ -245,7 +245,6 @@ fn op(rng: &mut fastrand::Rng, traps: bool) -> Op {
         81..83 => Op::State,
         83 => Op::ForceOpen(ttl(rng)),
         84 => Op::ForceClosed(ttl(rng)),
-        85 => Op::Release,
         86 => Op::Reset,
         87 | 88 => Op::Reconfigure(rng.usize(..configs().len())),
         89..93 => Op::Subscribe(
