@@ -30,14 +30,21 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-fn config_of(seed: u64) -> usize {
-    usize::try_from(seed).unwrap() % configs().len()
+/// The settings of a run, and whether its clock says that timers follow it.
+fn setup(seed: u64) -> (usize, bool) {
+    let seed = usize::try_from(seed).unwrap();
+    (seed % configs().len(), seed / configs().len() % 2 == 1)
 }
 
 /// What is wrong with a script, if it shows in so many attempts: threads do not meet alike each time.
-async fn fault(stage: &Stage, config: usize, script: &[Step], attempts: u32) -> Option<String> {
+async fn fault(
+    stage: &Stage,
+    (config, timers): (usize, bool),
+    script: &[Step],
+    attempts: u32,
+) -> Option<String> {
     for _ in 0..attempts {
-        let fault = explain(&play(stage, config, script).await).err();
+        let fault = explain(&play(stage, config, timers, script).await).err();
         if fault.is_some() {
             return fault;
         }
@@ -90,15 +97,18 @@ async fn circuit_explains_what_is_seen_of_random_schedules() {
     let first = setting("SHELL_SEED", 1);
     let runs = setting("SHELL_RUNS", 40);
     for seed in first..first + runs {
-        let config = config_of(seed);
+        if (seed - first) % 500 == 499 {
+            println!("{} runs", seed - first);
+        }
+        let (config, timers) = setup(seed);
         let script = generate(&mut fastrand::Rng::with_seed(seed));
-        let history = play(&stage, config, &script).await;
+        let history = play(&stage, config, timers, &script).await;
         met.add(&history);
         let Err(mut found) = explain(&history) else {
             continue;
         };
         let short = shrink(script, 300, async |script| {
-            match fault(&stage, config, script, 5).await {
+            match fault(&stage, (config, timers), script, 5).await {
                 Some(fault) => found = fault,
                 None => return false,
             }
@@ -106,7 +116,10 @@ async fn circuit_explains_what_is_seen_of_random_schedules() {
         })
         .await;
         let steps: Vec<_> = short.iter().map(|step| format!("{step:?},\n")).collect();
-        panic!("seed {seed}, config {config}:\n{}{found}", steps.concat());
+        panic!(
+            "seed {seed}, config {config}, timers {timers}:\n{}{found}",
+            steps.concat()
+        );
     }
     println!("{met:?}");
     if runs >= 40 {
@@ -269,7 +282,7 @@ const LIES: [Lie; 24] = [
 #[actix::test]
 async fn circuit_does_not_explain_lies() {
     let stage = Stage::new().await;
-    let history = play(&stage, 0, &STORY).await;
+    let history = play(&stage, 0, false, &STORY).await;
     explain(&history).unwrap();
     let rejected = |seen: usize, batch: usize| match &history.batches[batch].seen[seen].answer {
         Answer::Rejected { reason, .. } => Some(*reason),
@@ -289,7 +302,7 @@ async fn circuit_does_not_explain_lies() {
 #[actix::test]
 async fn circuit_explains_a_call_that_slips_through_while_the_trip_is_under_way() {
     let stage = Stage::new().await;
-    let mut history = play(&stage, 0, &STORY).await;
+    let mut history = play(&stage, 0, false, &STORY).await;
     let seen = &mut history.batches[1].seen;
     seen[2].began = seen[1].began;
     seen[2].answer = Answer::Admitted { probe: None };
@@ -331,7 +344,7 @@ async fn fault_of_a_breaker_shrinks_to_one_step() {
     let script = generate(&mut fastrand::Rng::with_seed(3));
     let wrong = configs().swap_remove(1);
     let short = shrink(script, 300, async |script| {
-        let mut history = play(&stage, 0, script).await;
+        let mut history = play(&stage, 0, false, script).await;
         history.config = wrong.clone();
         for batch in &mut history.batches {
             batch.end.config = wrong.clone();

@@ -17,7 +17,7 @@ pub(crate) fn explain(history: &History) -> Result<(), String> {
     }
     log(history)?;
     // More than one course may explain what was seen so far; what comes may tell.
-    let mut models = vec![Model::new(history.config.clone())];
+    let mut models = vec![Model::new(history.config.clone(), history.timers)];
     for (index, batch) in history.batches.iter().enumerate() {
         let mut search = Search::new(batch);
         for model in models {
@@ -118,7 +118,11 @@ impl<'a> Search<'a> {
         {
             self.found.push(end);
         }
-        for model in model.back(self.batch) {
+        for model in model
+            .back(self.batch)
+            .into_iter()
+            .chain(model.wake(self.batch))
+        {
             self.go(&model, at);
         }
         let seen = &self.batch.seen;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_circuit_breaker::circuit::{Circuit, Refused, Snapshot};
-use actix_circuit_breaker::{Evidence, Outcome, Timestamp};
+use actix_circuit_breaker::{Evidence, Outcome, Timestamp, TripPolicy, Window};
 
 use super::model::{Model, Next, is_rejection, keep};
 use super::parts::{At, Leave, Letter, Mail, Recipe};
@@ -96,6 +96,8 @@ impl Model {
     }
 
     pub(super) fn take_in(&mut self, now: Timestamp) {
+        self.published = now;
+        self.fold(now);
         for letter in std::mem::take(&mut self.letters) {
             match letter {
                 Letter::Gone(recipe) => self.circuit.reclaim(recipe.permit(), now),
@@ -104,6 +106,53 @@ impl Model {
                 }
             };
         }
+    }
+
+    /// Looks at the successes that the gate counted, together: those after one that trips belong to it.
+    fn fold(&mut self, now: Timestamp) {
+        let rated = matches!(self.circuit.config().trip(), TripPolicy::FailureRate { .. });
+        let epoch = self.circuit.record().epoch();
+        self.folded = self.tallies.len() > 1;
+        for recipe in std::mem::take(&mut self.tallies) {
+            if rated && self.circuit.record().epoch() == epoch {
+                self.circuit.settle(recipe.permit(), Outcome::Success, now);
+            } else {
+                self.counted += 1;
+            }
+        }
+    }
+
+    /// The actor takes a step by itself: asked to look at successes, or by a timer.
+    pub(crate) fn wake(&self, batch: &Batch) -> Vec<Self> {
+        // No script takes as long as a timer does, but one that is set again after a restart.
+        let ticks = matches!(
+            self.circuit.config().trip(),
+            TripPolicy::FailureRate {
+                window: Window::Time(_),
+                ..
+            }
+        );
+        let rings = ticks || self.restarts > 0 && self.circuit.next_deadline().is_some();
+        if !self.timers || self.away || self.tallies.is_empty() && !rings {
+            return Vec::new();
+        }
+        let mut next = Vec::new();
+        if self.trap.is_some() {
+            let mut model = self.clone();
+            model.panic();
+            next.push(model);
+        }
+        for now in self.times(None) {
+            let mut model = self.clone();
+            model.take_in(now);
+            if rings {
+                model.circuit.advance(now);
+            }
+            if model.tell(batch) {
+                next.push(model);
+            }
+        }
+        next
     }
 
     fn decide(&mut self, seen: &Seen, mail: &Mail, now: Timestamp) -> Next {
@@ -165,7 +214,11 @@ impl Model {
                 done
             }
             Op::Look => match &seen.answer {
-                Answer::Look(shown) => uncounted(shown) == uncounted(&self.circuit.snapshot(now)),
+                Answer::Look(shown) => {
+                    let mut snapshot = self.circuit.snapshot(now);
+                    snapshot.calls.successes += self.counted;
+                    uncounted(shown) == uncounted(&snapshot)
+                }
                 _ => false,
             },
             Op::Subscribe(_) | Op::Stream => match &seen.answer {
@@ -207,6 +260,11 @@ impl Model {
     fn fits(&self, seen: &Evidence, mut evidence: Evidence) -> bool {
         if seen.slow_calls <= self.hung && seen.slow_calls <= evidence.failures {
             evidence.slow_calls = seen.slow_calls;
+        }
+        // Those after the success that tripped are told with it.
+        if self.folded {
+            evidence.failures = seen.failures;
+            evidence.samples = seen.samples;
         }
         *seen == evidence
     }

@@ -14,6 +14,9 @@ use super::parts::{At, Leave, Letter, Mail, Recipe, ending, question};
 use super::script::{End, Op, Way};
 use super::witness::{Answer, Batch, Seen};
 
+/// How long before the end of a break handles look at the clock by themselves.
+const AHEAD: Duration = Duration::from_millis(50);
+
 /// What may come next, if the answer of the step allows it.
 pub(super) type Next = Vec<(Model, At)>;
 
@@ -22,6 +25,16 @@ pub(crate) struct Model {
     pub(super) circuit: Circuit,
     /// Which of the settings it was given last.
     pub(super) config: Option<usize>,
+    /// Whether handles count on timers.
+    pub(super) timers: bool,
+    /// When the gate was told last.
+    pub(super) published: Timestamp,
+    /// Successes that the gate counted and the actor has not looked at.
+    pub(super) tallies: Vec<Recipe>,
+    /// Successes that the actor counted and the circuit was not asked about.
+    pub(super) counted: u64,
+    /// Whether the present step looked at several of them together.
+    pub(super) folded: bool,
     pub(super) random: Arc<AtomicU64>,
     pub(super) now: Timestamp,
     /// The times before, with the stamp at which each was surely over: a step reads the clock when it
@@ -45,13 +58,18 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(config: BreakerConfig) -> Self {
+    pub(crate) fn new(config: BreakerConfig, timers: bool) -> Self {
         let random = Arc::new(AtomicU64::new(0));
         let source = Arc::clone(&random);
         let uniform = move || f64::from_bits(source.load(Ordering::Relaxed));
         Self {
             circuit: Circuit::with_random(config, Arc::new(uniform), Timestamp::ZERO),
             config: None,
+            timers,
+            published: Timestamp::ZERO,
+            tallies: Vec::new(),
+            counted: 0,
+            folded: false,
             random,
             now: Timestamp::ZERO,
             before: Vec::new(),
@@ -78,7 +96,10 @@ impl Model {
             .collect();
         let letters: Vec<_> = self.letters.iter().map(Letter::key).collect();
         format!(
-            "{:?} {:?} {:?} {:?} {:?} {letters:?} {:?} {} {} {} {} {} {} {} {calls:?}",
+            "{:?} {} {} {:?} {:?} {:?} {:?} {:?} {letters:?} {:?} {} {} {} {} {} {} {} {calls:?}",
+            self.published,
+            self.counted,
+            self.tallies.len(),
             self.config,
             self.circuit.record(),
             self.circuit.snapshot(Timestamp::ZERO).calls,
@@ -134,6 +155,7 @@ impl Model {
             At::Gate => self.gate(seen, ticking),
             At::Unguarded => self.clone().passed(seen),
             At::Note(leave, outcome) => self.note(leave, *outcome),
+            At::Tally(leave) => self.tally(leave),
             At::Drop(recipe, panicking) => {
                 let mut model = self.clone();
                 if *panicking {
@@ -175,9 +197,13 @@ impl Model {
         };
         let until = self.circuit.next_deadline();
         let mut next = Next::new();
-        let over = until.is_some_and(|until| until <= self.now);
+        // With timers, a handle looks at the clock only when the end of a break was told to be near.
+        let told = |ahead| until.is_some_and(|until| until <= self.published + ahead);
+        let due = state == CircuitState::Open && told(Duration::ZERO);
+        let looks = !self.timers || told(AHEAD);
+        let over = due || looks && until.is_some_and(|until| until <= self.now);
         // The clock is read after the word: time may have passed in between.
-        if over || ticking {
+        if over || looks && ticking {
             next.push((model.clone(), question(seen.op)));
         }
         if !over && is_rejection(seen, reason, self.circuit.record().epoch(), until) {
@@ -243,6 +269,9 @@ impl Model {
                 model.late += 1;
                 vec![(model, At::Over)]
             }
+            Outcome::Success if self.timers && self.is_rated() => {
+                vec![(model, At::Tally(leave.clone()))]
+            }
             Outcome::Success => {
                 let (tells, may_not) = self.tells();
                 let mut next = Next::new();
@@ -260,6 +289,23 @@ impl Model {
             }
             _ => vec![(model, message)],
         }
+    }
+
+    /// A success is counted in the epoch that it belongs to, or as late.
+    fn tally(&self, leave: &Leave) -> Next {
+        let mut model = self.clone();
+        match leave.recipe() {
+            Some(recipe) if leave.epoch() == self.circuit.record().epoch() => {
+                model.tallies.push(recipe.clone());
+            }
+            _ => model.late += 1,
+        }
+        vec![(model, At::Over)]
+    }
+
+    fn is_rated(&self) -> bool {
+        let trip = self.circuit.config().trip();
+        self.state() == CircuitState::Closed && matches!(trip, TripPolicy::FailureRate { .. })
     }
 
     /// Whether a success may be told to the actor, and whether it may not.
@@ -297,6 +343,7 @@ impl Model {
         if slow <= self.hung && slow <= snapshot.failures {
             snapshot.slow_calls = slow;
         }
+        snapshot.calls.successes += self.counted;
         snapshot.calls.rejected += self.rejected;
         snapshot.calls.ignored += self.ignored;
         snapshot.calls.late += self.late;

@@ -64,6 +64,8 @@ pub(super) enum At {
     Unguarded,
     /// The call is over; its end is compared with the gate's epoch.
     Note(Leave, Outcome),
+    /// A success that the gate counts, for the actor to look at.
+    Tally(Leave),
     /// A permit is dropped.
     Drop(Recipe, bool),
     Over,
@@ -119,6 +121,7 @@ impl At {
             Self::Mail(Mail::Plain) => "plain".into(),
             Self::Unguarded => "unguarded".into(),
             Self::Note(leave, outcome) => format!("note {} {outcome}", leave.key()),
+            Self::Tally(leave) => format!("tally {}", leave.key()),
             Self::Drop(recipe, panicking) => format!("drop {:?} {panicking}", recipe.permit()),
             Self::Over => "over".into(),
         }

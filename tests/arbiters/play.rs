@@ -35,11 +35,12 @@ struct Play<'a> {
 }
 
 /// Plays it.
-pub(crate) async fn play(stage: &Stage, config: usize, script: &[Step]) -> History {
+pub(crate) async fn play(stage: &Stage, config: usize, timers: bool, script: &[Step]) -> History {
     let clock = Arc::new(TrapClock {
         clock: ManualClock::new(),
         set: AtomicBool::new(false),
         thread: stage.thread,
+        timers,
     });
     let random = Arc::new(AtomicU64::new(0));
     let source = Arc::clone(&random);
@@ -64,6 +65,7 @@ pub(crate) async fn play(stage: &Stage, config: usize, script: &[Step]) -> Histo
         doing: String::new(),
         history: History {
             config,
+            timers,
             present,
             batches: Vec::new(),
             faults: Vec::new(),

@@ -183,6 +183,8 @@ pub(crate) struct TrapClock {
     pub(crate) clock: ManualClock,
     pub(crate) set: AtomicBool,
     pub(crate) thread: ThreadId,
+    /// What it says of the runtime's timers.
+    pub(crate) timers: bool,
 }
 
 impl Clock for TrapClock {
@@ -197,7 +199,7 @@ impl Clock for TrapClock {
     }
 
     fn drives_timers(&self) -> bool {
-        false
+        self.timers
     }
 }
 

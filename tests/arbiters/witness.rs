@@ -67,6 +67,9 @@ pub(crate) struct Batch {
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     pub(crate) config: BreakerConfig,
+    /// Whether handles count on timers: then they look at the clock less, and a rate's successes are no
+    /// messages. The script moves the clock, and no timer follows.
+    pub(crate) timers: bool,
     pub(crate) present: StateChanged,
     pub(crate) batches: Vec<Batch>,
     /// What was found wrong without looking at the circuit.
