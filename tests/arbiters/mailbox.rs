@@ -6,7 +6,8 @@ use std::time::Duration;
 use actix_circuit_breaker::circuit::{Circuit, Refused, Snapshot};
 use actix_circuit_breaker::{Evidence, Outcome, Timestamp, TripPolicy, Window};
 
-use super::model::{Model, Next, is_rejection, keep};
+use super::gate::is_rejection;
+use super::model::{Model, Next, keep};
 use super::parts::{At, Leave, Letter, Mail, Recipe};
 use super::script::{End, Op, configs};
 use super::witness::{Answer, Batch, Seen};

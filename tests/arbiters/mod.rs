@@ -1,8 +1,10 @@
 //! Random schedules over several arbiters, what was seen of them, and whether the circuit explains it.
 
+mod accounts;
 mod call;
 mod caller;
 pub(crate) mod explain;
+mod gate;
 mod mailbox;
 mod model;
 mod parts;
