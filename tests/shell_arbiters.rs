@@ -192,7 +192,7 @@ fn follow(batch: &mut Batch, event: &StateChanged, to: CircuitState, cause: Caus
 type Lie = (&'static str, fn(&mut [Batch]));
 
 /// What no honest breaker shows.
-const LIES: [Lie; 24] = [
+const LIES: [Lie; 25] = [
     ("an event is missing", |b| b[1].events.clear()),
     ("an event comes twice", |b| {
         let event = b[1].events[0].clone();
@@ -214,6 +214,8 @@ const LIES: [Lie; 24] = [
         let event = b[4].events.pop().unwrap();
         b[5].events.push(event);
     }),
+    // R27
+    ("an event is told a message late", |b| b[1].prompt -= 1),
     // R21
     ("a call is admitted while open", |b| {
         b[1].seen[2].answer = Answer::Admitted { probe: None };

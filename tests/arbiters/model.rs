@@ -169,6 +169,10 @@ impl Model {
     /// Whether this is how the batch ended, after the two snapshots that are taken when all is quiet;
     /// the model goes on from there.
     pub(crate) fn ended(mut self, batch: &Batch) -> Option<Self> {
+        // A step is told before the next message is handled; a timer may ring whenever.
+        if !self.timers && self.told > batch.prompt {
+            return None;
+        }
         if self.trap.is_some() {
             self.panic();
         }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_circuit_breaker::{
-    Breakers, CircuitState, Clock, ManualClock, Snapshot, SystemClock, Timestamp, Transitions,
+    Breakers, CircuitState, Clock, ManualClock, StateChanged, SystemClock, Timestamp, Transitions,
 };
 use futures::future::LocalBoxFuture;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{oneshot, watch};
 
 use super::caller::{Plot, Props, Shared};
-use super::script::{End, Kind, Op, Step, configs};
+use super::script::{End, HOME, Kind, Op, Step, configs};
 use super::stage::{Halt, Stage, Subscriber, Target, TrapClock, restarts};
 use super::witness::{Answer, Batch, History, Seen};
 
@@ -140,19 +140,20 @@ impl Play<'_> {
             all.extend(chain.await.unwrap_or_default());
         }
         self.doing = format!("waiting until {all:?} is quiet");
-        let end = self.quiet(&mut all).await;
-        let mut events = Vec::new();
-        while let Some(Some(event)) = self.log.next().now_or_never() {
-            match event {
-                Ok(event) => events.push(event),
-                Err(lagged) => self.shared.fault(format!("the log {lagged}")),
-            }
-        }
+        self.settled(&mut all).await;
+        // What was sent before is handled before, and told; the trap may cost the first of them.
+        while self.shared.breaker.snapshot().await.is_err() {}
+        let mut events = self.news();
+        let prompt = events.len();
+        let end = self.shared.breaker.snapshot().await.unwrap();
+        events.extend(self.news());
+        self.complete(&mut all).await;
         self.history.batches.push(Batch {
             now,
             random,
             seen: all,
             events,
+            prompt,
             state: self.shared.breaker.state(),
             watched: *self.watch.borrow_and_update(),
             end,
@@ -199,8 +200,7 @@ impl Play<'_> {
 
     /// Gets ready what a step needs; the step as it can be taken.
     fn props(&mut self, op: Op, on: u8, waiting: &[u64]) -> (Op, Props) {
-        let elsewhere = usize::from(on + 1) % self.stage.arbiters.len();
-        let arbiter = &self.stage.arbiters[elsewhere];
+        let arbiter = self.stage.arbiter((on + 1) % (HOME + 1));
         match op {
             Op::Call(way, _) | Op::Begin(way) | Op::Early(way) => {
                 self.calls += 1;
@@ -251,11 +251,22 @@ impl Play<'_> {
         }
     }
 
-    /// Waits until nothing is under way, and completes what is known only then.
-    async fn quiet(&mut self, all: &mut [Seen]) -> Snapshot {
+    /// What the log tells next.
+    fn news(&mut self) -> Vec<StateChanged> {
+        let mut events = Vec::new();
+        while let Some(Some(event)) = self.log.next().now_or_never() {
+            match event {
+                Ok(event) => events.push(event),
+                Err(lagged) => self.shared.fault(format!("the log {lagged}")),
+            }
+        }
+        events
+    }
+
+    /// Waits until whoever could settle a call has done so, or it is in the breaker's care.
+    async fn settled(&mut self, all: &mut [Seen]) {
         let ended = std::mem::take(&mut *self.shared.ended.lock().unwrap());
         for (call, mut parked) in ended {
-            // Whoever could settle it has done so, or it is in the breaker's care.
             let mut orphan = false;
             while parked.token.strong_count() > 0 && !orphan {
                 let seen = parked.done.as_mut().map(oneshot::Receiver::try_recv);
@@ -270,9 +281,10 @@ impl Play<'_> {
                 self.shared.parked.lock().unwrap().insert(call, parked);
             }
         }
-        // What was sent before is handled before; the trap may cost the first of them.
-        while self.shared.breaker.snapshot().await.is_err() {}
-        let end = self.shared.breaker.snapshot().await.unwrap();
+    }
+
+    /// Adds to the answers what is known only when all is quiet.
+    async fn complete(&mut self, all: &mut [Seen]) {
         let clock = &self.shared.clock.clock;
         let now = clock.now();
         let rejected = std::mem::take(&mut *self.shared.rejected.lock().unwrap());
@@ -302,6 +314,5 @@ impl Play<'_> {
             }
             seen.answer = Answer::Present(Box::new(subscriber.told()[0].clone()));
         }
-        end
     }
 }

@@ -10,6 +10,9 @@ use actix_circuit_breaker::{
 /// How many arbiters there are beside the breaker's own.
 pub(crate) const ARBITERS: u8 = 3;
 
+/// The breaker's own arbiter. Who calls from there reads the clock there, so not in scripts with traps.
+pub(crate) const HOME: u8 = ARBITERS;
+
 /// At most so many at once, so that all their orders can be searched.
 const AT_ONCE: usize = 5;
 
@@ -201,10 +204,12 @@ pub(crate) fn generate(rng: &mut fastrand::Rng) -> Vec<Step> {
             ops.truncate(left);
             left -= ops.len();
             let mut ops = ops.into_iter();
-            script.extend(ops.next().map(|op| Step::On(rng.u8(..ARBITERS), op)));
+            let places = if traps { ARBITERS } else { HOME + 1 };
+            script.extend(ops.next().map(|op| Step::On(rng.u8(..places), op)));
             script.extend(ops.map(Step::And));
         }
-        let times = [0, 0, 1, 3_000, 10_000, 10_000, 12_000, 25_000, 700_000];
+        // Handles are told 50 ms ahead that the end of a break is near.
+        let times = [0, 0, 1, 40, 3_000, 9_970, 10_000, 12_000, 25_000, 700_000];
         script.push(Step::Then(times[rng.usize(..times.len())]));
     }
     script
@@ -258,7 +263,7 @@ fn op(rng: &mut fastrand::Rng, traps: bool) -> Op {
         ),
         93 => Op::Kill(rng.usize(..3)),
         94 | 95 => Op::Stream,
-        _ => Op::Tick([1, 5_000, 10_000][rng.usize(..3)]),
+        _ => Op::Tick([1, 40, 5_000, 10_000][rng.usize(..4)]),
     }
 }
 

@@ -34,7 +34,7 @@ impl Stage {
         let (tell, thread) = oneshot::channel();
         home.spawn_fn(move || _ = tell.send(std::thread::current().id()));
         let arbiters: Vec<_> = (0..ARBITERS).map(|_| Arbiter::new()).collect();
-        let workers = arbiters
+        let workers = arbiters[..2]
             .iter()
             .map(|arbiter| {
                 BackoffSupervisor::start_in_arbiter(&arbiter.handle(), restarts(), |_| Worker)
@@ -48,14 +48,20 @@ impl Stage {
         }
     }
 
-    /// Has it done on that arbiter: by the worker actor, or on the last by a task.
+    /// Has it done on that arbiter: by its worker actor, or by a task where there is none.
     pub(crate) fn run(&self, arbiter: u8, work: Work) {
-        let index = usize::from(arbiter % ARBITERS);
-        if index + 1 == self.arbiters.len() {
-            self.arbiters[index].spawn_fn(move || drop(actix::spawn(work())));
+        if let Some(worker) = self.workers.get(usize::from(arbiter)) {
+            worker.do_send(Do(work));
         } else {
-            self.workers[index].do_send(Do(work));
+            let spawn = move || drop(actix::spawn(work()));
+            self.arbiter(arbiter).spawn_fn(spawn);
         }
+    }
+
+    pub(crate) fn arbiter(&self, arbiter: u8) -> &Arbiter {
+        self.arbiters
+            .get(usize::from(arbiter))
+            .unwrap_or(&self.home)
     }
 
     pub(crate) fn end(self) {

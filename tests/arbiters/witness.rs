@@ -57,6 +57,8 @@ pub(crate) struct Batch {
     pub(crate) random: f64,
     pub(crate) seen: Vec<Seen>,
     pub(crate) events: Vec<StateChanged>,
+    /// How many of these were told when the message after all steps was answered.
+    pub(crate) prompt: usize,
     /// What the gate and the breaker show at the end.
     pub(crate) state: CircuitState,
     pub(crate) watched: CircuitState,
