@@ -26,9 +26,7 @@ pub(crate) fn explain(history: &History) -> Result<(), String> {
         if search.found.is_empty() {
             let far = search.far;
             return Err(format!(
-                "no order explains batch {index}; at best {} of {} events came: {batch:#?}",
-                far,
-                batch.events.len()
+                "batch {index} cannot be explained beyond {far} events\n{batch}"
             ));
         }
         models = search.found;

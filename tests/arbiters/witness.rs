@@ -1,6 +1,8 @@
 //! What was seen of a script: each step with its answer, the breaker's events, and snapshots when all was
 //! quiet. It can be changed by hand, to see that the checker notices.
 
+use std::fmt;
+
 use actix_circuit_breaker::{
     BreakerConfig, CircuitState, Reason, Snapshot, StateChanged, Timestamp, circuit,
 };
@@ -76,4 +78,44 @@ pub(crate) struct History {
     pub(crate) batches: Vec<Batch>,
     /// What was found wrong without looking at the circuit.
     pub(crate) faults: Vec<String>,
+}
+
+/// A line for each step and event.
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "at {}, random {}:", self.now, self.random)?;
+        for seen in &self.seen {
+            let Seen {
+                op,
+                call,
+                began,
+                answered,
+                answer,
+            } = seen;
+            write!(f, "  {began}")?;
+            match *answered {
+                OPEN_END => write!(f, "..: {op:?}")?,
+                answered => write!(f, "..{answered}: {op:?}")?,
+            }
+            if *call != u64::MAX {
+                write!(f, " of call {call}")?;
+            }
+            writeln!(f, ": {answer:?}")?;
+        }
+        for event in &self.events {
+            let (seq, from, to, cause) = (event.seq, event.from, event.to, event.cause);
+            let (epoch, at, evidence) = (event.epoch, event.at, &event.evidence);
+            writeln!(
+                f,
+                "  {seq}. {from} to {to}, {cause}, epoch {epoch}, at {at}: {evidence:?}"
+            )?;
+        }
+        writeln!(f, "  {} of these told at once", self.prompt)?;
+        writeln!(f, "  the gate shows {}, {}", self.state, self.watched)?;
+        write!(
+            f,
+            "  {:?}, restarts {}",
+            self.end.circuit, self.end.restarts
+        )
+    }
 }
