@@ -110,7 +110,7 @@ impl Model {
     }
 
     /// Looks at the successes that the gate counted, together: those after one that trips belong to it.
-    fn fold(&mut self, now: Timestamp) {
+    pub(super) fn fold(&mut self, now: Timestamp) {
         let rated = matches!(self.circuit.config().trip(), TripPolicy::FailureRate { .. });
         let epoch = self.circuit.record().epoch();
         self.folded = self.tallies.len() > 1;

@@ -166,11 +166,22 @@ impl Model {
         }
     }
 
+    /// R17: whether the actor has done by itself what it has to. Of successes that the gate counted it need
+    /// not know, unless they trip.
+    fn is_idle(&self, batch: &Batch) -> bool {
+        let mut asked = self.clone();
+        asked.fold(self.now);
+        (self.state(), asked.state()) == (batch.idle, batch.idle)
+    }
+
     /// Whether this is how the batch ended, after the two snapshots that are taken when all is quiet;
     /// the model goes on from there.
     pub(crate) fn ended(mut self, batch: &Batch) -> Option<Self> {
         // A step is told before the next message is handled; a timer may ring whenever.
         if !self.timers && self.told > batch.prompt {
+            return None;
+        }
+        if self.restarts == 0 && !self.is_idle(batch) {
             return None;
         }
         if self.trap.is_some() {

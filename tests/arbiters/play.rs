@@ -141,6 +141,8 @@ impl Play<'_> {
         }
         self.doing = format!("waiting until {all:?} is quiet");
         self.settled(&mut all).await;
+        self.stage.turns().await;
+        let idle = self.shared.breaker.state();
         // What was sent before is handled before, and told; the trap may cost the first of them.
         while self.shared.breaker.snapshot().await.is_err() {}
         let mut events = self.news();
@@ -154,6 +156,7 @@ impl Play<'_> {
             seen: all,
             events,
             prompt,
+            idle,
             state: self.shared.breaker.state(),
             watched: *self.watch.borrow_and_update(),
             end,

@@ -64,6 +64,18 @@ impl Stage {
             .unwrap_or(&self.home)
     }
 
+    /// Lets the breaker's arbiter do what it has to do.
+    pub(crate) async fn turns(&self) {
+        let (tell, told) = oneshot::channel();
+        self.home.spawn(async move {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            _ = tell.send(());
+        });
+        told.await.unwrap();
+    }
+
     pub(crate) fn end(self) {
         drop(self.workers);
         for arbiter in self.arbiters.into_iter().chain([self.home]) {

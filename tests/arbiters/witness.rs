@@ -61,6 +61,8 @@ pub(crate) struct Batch {
     pub(crate) events: Vec<StateChanged>,
     /// How many of these were told when the message after all steps was answered.
     pub(crate) prompt: usize,
+    /// What the gate showed before anybody asked the breaker.
+    pub(crate) idle: CircuitState,
     /// What the gate and the breaker show at the end.
     pub(crate) state: CircuitState,
     pub(crate) watched: CircuitState,
@@ -111,7 +113,16 @@ impl fmt::Display for Batch {
             )?;
         }
         writeln!(f, "  {} of these told at once", self.prompt)?;
-        writeln!(f, "  the gate shows {}, {}", self.state, self.watched)?;
+        let Self {
+            idle,
+            state,
+            watched,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "  the gate shows {idle} by itself, then {state}, {watched}"
+        )?;
         write!(
             f,
             "  {:?}, restarts {}",
