@@ -112,9 +112,10 @@ impl Play<'_> {
             if waiting == 0 {
                 break;
             }
-            let good = Step::On(0, Op::Finish(0, End::Good));
-            self.batch(&vec![good; waiting]).await;
+            let good = (0..waiting).map(|call| Step::On(0, Op::Finish(call, End::Good)));
+            self.batch(&good.collect::<Vec<_>>()).await;
         }
+        self.slots();
         for subscriber in &mut self.subscribers {
             drop(subscriber.go_on.take());
         }
