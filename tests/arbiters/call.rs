@@ -43,7 +43,7 @@ impl Shared {
             Op::Call(_, end) => {
                 let got = future.await;
                 let seen = was_seen.try_recv().is_ok();
-                let open = way == Way::Call && end == End::Panic;
+                let open = way == Way::Future && end == End::Panic;
                 let answer = self.admission(&got, seen, began);
                 if matches!(answer, Answer::Admitted { .. }) {
                     self.check_end(way, end, &got);
@@ -132,7 +132,7 @@ impl Shared {
                 let request = breaker.addr().send(ask);
                 Box::pin(request.map(|result| result.map_or(Got::Lost, got)))
             }
-            Way::Call | Way::Permit => {
+            Way::Future | Way::Permit => {
                 let work = async move {
                     _ = job.seen.send(());
                     match job.plan.end().await {
@@ -254,7 +254,7 @@ impl Shared {
         }
         let open = match parked.way {
             Way::Permit => matches!(end, End::Panic | End::Careless),
-            Way::Call => end == End::Panic,
+            Way::Future => end == End::Panic,
             _ => false,
         };
         self.ended.lock().unwrap().push((call, parked));

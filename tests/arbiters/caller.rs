@@ -189,7 +189,7 @@ impl Shared {
             End::Good | End::Bad | End::Neutral => {
                 matches!(got, Got::Reply(outcome) if *outcome == end.outcome())
             }
-            End::Panic if way == Way::Call => matches!(got, Got::Panicked),
+            End::Panic if way == Way::Future => matches!(got, Got::Panicked),
             End::Panic | End::Stop => matches!(got, Got::Closed),
             End::Hang => matches!(got, Got::Timeout),
             End::Gone | End::Careless => true,

@@ -85,7 +85,7 @@ impl Model {
         let at = match (seen.op, &leave) {
             (Op::Call(way, end), _) => ending(way, &leave, end),
             // The caller went away: what the actor grants it comes back.
-            (Op::Early(Way::Call | Way::Permit), Leave::Probe(recipe)) => {
+            (Op::Early(Way::Future | Way::Permit), Leave::Probe(recipe)) => {
                 At::Drop(recipe.clone(), false)
             }
             // A permit that was there at once, and is dropped at once.

@@ -63,7 +63,7 @@ pub(crate) enum Way {
     /// The message `Ask`, to the breaker's address.
     Message,
     /// A guarded future.
-    Call,
+    Future,
     /// A two-step permit.
     Permit,
 }
@@ -109,7 +109,7 @@ impl Way {
         match (self, end) {
             (_, End::Stop) if !self.has_target() => End::Bad,
             // On time of its own, which only these can have.
-            (Self::Ask | Self::Call | Self::Permit, End::Hang) => End::Bad,
+            (Self::Ask | Self::Future | Self::Permit, End::Hang) => End::Bad,
             (_, End::Hang) if waited => End::Bad,
             (Self::Permit, _) => end,
             (_, End::Careless) => End::Bad,
@@ -268,7 +268,7 @@ fn op(rng: &mut fastrand::Rng, traps: bool) -> Op {
 }
 
 fn way(rng: &mut fastrand::Rng) -> Way {
-    [Way::Ask, Way::Guard, Way::Message, Way::Call, Way::Permit][rng.usize(..5)]
+    [Way::Ask, Way::Guard, Way::Message, Way::Future, Way::Permit][rng.usize(..5)]
 }
 
 fn end(rng: &mut fastrand::Rng) -> End {

@@ -77,7 +77,7 @@ fn simpler(step: Step) -> Vec<Step> {
 }
 
 fn simpler_op(op: Op) -> Vec<Op> {
-    let ways = [Way::Permit, Way::Call, Way::Ask, Way::Guard, Way::Message];
+    let ways = [Way::Permit, Way::Future, Way::Ask, Way::Guard, Way::Message];
     let ends = [End::Good, End::Bad, End::Neutral];
     let ways = |way| ways.into_iter().take_while(move |simpler| *simpler != way);
     let ends = |end| ends.into_iter().take_while(move |simpler| *simpler != end);
