@@ -25,8 +25,8 @@
 //! | two probes at once, three armed timers, orders, restarts | 3 | 155,292 | 3,448,043 |
 //! | breaks that grow and are lengthened at random, orders | 5 | 19,904 | 668,777 |
 //!
-//! What is not in any world: rates and custom rules, whose windows `circuit_model.rs` holds to a model of their
-//! own, and the end of the line of instants.
+//! What is not in any world: rates over a window of time and of slow calls, which `circuit_model.rs` holds to a
+//! model of their own, and the end of the line of instants.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -53,7 +53,9 @@ use std::time::Duration;
 use actix_circuit_breaker::circuit::{
     Calls, Cause, Circuit, CircuitState, Permit, Reason, Record, Refused, Settlement, Transition,
 };
-use actix_circuit_breaker::{Backoff, BreakerConfig, Outcome, Timestamp, TripPolicy};
+use actix_circuit_breaker::{
+    Backoff, BreakerConfig, Outcome, Timestamp, TripPolicy, TripRule, Window,
+};
 use serde::Deserialize;
 use stateright::{Checker, Model, Property};
 
@@ -202,6 +204,25 @@ enum Phase {
 enum Memory {
     Run { length: u32, newest: u64 },
     Instants(Vec<u64>),
+    Calls(LastCalls),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LastCalls {
+    seen: u64,
+    samples: u64,
+    failures: Vec<u64>,
+    slow: Vec<u64>,
+    newest: u64,
+}
+
+impl LastCalls {
+    /// Which of the calls in the window failed, the oldest first.
+    fn failed(&self) -> Vec<bool> {
+        let window = (self.seen - self.samples + 1)..=self.seen;
+        window.map(|call| self.failures.contains(&call)).collect()
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -260,6 +281,23 @@ enum Trip {
     Run(u32),
     RunWithin(u32, u64),
     Count(u32, u64),
+    /// Half of the last calls, and how many there have to be.
+    Half(u32, u32),
+    /// Two failures at the same instant, by a rule of one's own that looks so far back.
+    Pair(u64),
+}
+
+/// The rule of [`Trip::Pair`].
+struct Pair(Duration);
+
+impl TripRule for Pair {
+    fn trips(&self, failures: &[Timestamp], _: Timestamp) -> bool {
+        failures.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    fn lookback(&self) -> Duration {
+        self.0
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -306,6 +344,18 @@ const GROWING: Settings = Settings {
     ..PLAIN
 };
 
+/// Half of the last three calls, two at least.
+const HALF: Settings = Settings {
+    trip: Trip::Half(2, 3),
+    ..PLAIN
+};
+
+/// A rule of one's own.
+const PAIR: Settings = Settings {
+    trip: Trip::Pair(3),
+    ..PLAIN
+};
+
 impl Settings {
     fn config(&self) -> BreakerConfig {
         let trip = match self.trip {
@@ -322,6 +372,13 @@ impl Settings {
                 within: span(within),
                 reset_on_success: false,
             },
+            Trip::Half(minimum_calls, window) => TripPolicy::FailureRate {
+                rate: 0.5,
+                minimum_calls,
+                window: Window::Calls(window),
+                slow_call: None,
+            },
+            Trip::Pair(lookback) => TripPolicy::Custom(Arc::new(Pair(span(lookback)))),
         };
         let mut builder = BreakerConfig::builder()
             .trip(trip)
@@ -364,18 +421,57 @@ impl Settings {
         }
     }
 
-    fn failures(&self) -> u64 {
-        match self.trip {
-            Trip::Run(failures) | Trip::RunWithin(failures, _) | Trip::Count(failures, _) => {
-                failures.into()
+    /// R17, R18: what a closed window comes to with one more call, and whether that trips.
+    fn counted(&self, memory: &Memory, failed: bool, now: u64) -> (Memory, bool) {
+        let young = |failures: &[u64]| {
+            let young = failures.iter().filter(|past| now - **past < self.within());
+            let mut young: Vec<_> = young.copied().collect();
+            young.push(now);
+            young
+        };
+        let mut memory = memory.clone();
+        let trips = match (&mut memory, self.trip) {
+            (Memory::Run { length, newest }, Trip::Run(failures)) => {
+                *length = if failed { *length + 1 } else { 0 };
+                *newest = if failed { now } else { *newest };
+                *length >= failures
             }
-        }
+            (Memory::Instants(instants), Trip::RunWithin(..)) if !failed => {
+                instants.clear();
+                false
+            }
+            (Memory::Instants(_), _) if !failed => false,
+            (
+                Memory::Instants(instants),
+                Trip::RunWithin(failures, _) | Trip::Count(failures, _),
+            ) => {
+                *instants = young(instants);
+                instants.len() >= failures as usize
+            }
+            (Memory::Instants(instants), Trip::Pair(_)) => {
+                *instants = young(instants);
+                instants.windows(2).any(|pair| pair[0] == pair[1])
+            }
+            (Memory::Calls(calls), Trip::Half(minimum, window)) => {
+                calls.seen += 1;
+                calls.samples = (calls.samples + 1).min(window.into());
+                calls.failures.extend(failed.then_some(calls.seen));
+                let out = calls.seen - calls.samples;
+                calls.failures.retain(|call| *call > out);
+                calls.newest = now;
+                calls.samples >= minimum.into() && 2 * calls.failures.len() as u64 >= calls.samples
+            }
+            _ => panic!("{memory:?} is not for {:?}", self.trip),
+        };
+        (memory, trips)
     }
 
     fn within(&self) -> u64 {
         match self.trip {
-            Trip::Run(_) => 0,
-            Trip::RunWithin(_, within) | Trip::Count(_, within) => within * UNIT,
+            Trip::Run(_) | Trip::Half(..) => 0,
+            Trip::RunWithin(_, within) | Trip::Count(_, within) | Trip::Pair(within) => {
+                within * UNIT
+            }
         }
     }
 }
@@ -587,6 +683,10 @@ impl State {
                 let within = units(world.horizon());
                 key.push(1);
                 key.extend(instants.iter().map(|past| since(*past).min(within)));
+            }
+            Phase::Closed(Memory::Calls(calls)) => {
+                key.push(5);
+                key.extend(calls.failed().into_iter().map(i32::from));
             }
             Phase::Open { until: deadline } => key.extend([2, until(*deadline)]),
             Phase::HalfOpen { round, .. } => {
@@ -929,7 +1029,8 @@ fn empty(settings: &Settings) -> Phase {
             length: 0,
             newest: 0,
         },
-        Trip::RunWithin(..) | Trip::Count(..) => Memory::Instants(Vec::new()),
+        Trip::RunWithin(..) | Trip::Count(..) | Trip::Pair(_) => Memory::Instants(Vec::new()),
+        Trip::Half(..) => Memory::Calls(LastCalls::default()),
     })
 }
 
@@ -948,6 +1049,22 @@ fn after_order(world: &World, before: &State, now: u64) -> View {
         epoch: before.view.epoch + 1,
         attempt: before.view.attempt,
         newest: now,
+    }
+}
+
+/// Whether two windows come to the same at `now`.
+fn same_window(settings: &Settings, one: &Memory, other: &Memory, now: u64) -> bool {
+    match (one, other) {
+        (Memory::Run { length, .. }, Memory::Run { length: then, .. }) => length == then,
+        (Memory::Instants(failures), Memory::Instants(then)) => {
+            let young = |all: &[u64]| -> Vec<u64> {
+                let young = all.iter().filter(|past| now - **past < settings.within());
+                young.copied().collect()
+            };
+            young(failures) == young(then)
+        }
+        (Memory::Calls(calls), Memory::Calls(then)) => calls.failed() == then.failed(),
+        _ => false,
     }
 }
 
@@ -1023,7 +1140,12 @@ impl Step<'_> {
             [] => from == to || restored,
             [event] => {
                 let legal = match (event.cause, event.from, event.to) {
-                    (Cause::Tripped, Closed, Open) => self.action_ends(Outcome::Failure),
+                    // A success can be the call that fills the minimum of a rate.
+                    (Cause::Tripped, Closed, Open) => {
+                        let rated = matches!(self.settings().trip, Trip::Half(..));
+                        self.action_ends(Outcome::Failure)
+                            || rated && self.action_ends(Outcome::Success)
+                    }
                     (Cause::ProbeDue, Open, HalfOpen) => {
                         matches!(self.action, Action::Acquire { .. })
                     }
@@ -1164,25 +1286,19 @@ impl Step<'_> {
         let others = self.leased_beside(Some(index));
         let mut open = None;
         match (&mut expected.phase, end) {
-            (Phase::Closed(memory), End::Outcome(Outcome::Failure)) => {
-                let failures = self.before.circuit.snapshot(at(now)).failures + 1;
-                if failures >= settings.failures() {
-                    open = Some(0);
-                } else if let Phase::Closed(then) = &next.view.phase {
+            (
+                Phase::Closed(memory),
+                End::Outcome(outcome @ (Outcome::Success | Outcome::Failure)),
+            ) => {
+                let (counted, trips) = settings.counted(memory, outcome == Outcome::Failure, now);
+                open = trips.then_some(0);
+                if let Phase::Closed(then) = &next.view.phase {
                     // How the window is written down is its own business; here, what it comes to.
+                    let same = same_window(settings, &counted, then, now);
                     *memory = then.clone();
-                    let counted = next.circuit.snapshot(at(now)).failures;
-                    next.expect(Law::Outcome, counted == failures);
+                    next.expect(Law::Outcome, same);
                 }
             }
-            (Phase::Closed(memory), End::Outcome(Outcome::Success)) => match memory {
-                Memory::Run { length, .. } => *length = 0,
-                Memory::Instants(failures) => {
-                    if matches!(settings.trip, Trip::RunWithin(..)) {
-                        failures.clear();
-                    }
-                }
-            },
             (Phase::HalfOpen { round, .. }, end) => {
                 // Its own slot and no other. One that is over may have been passed on before.
                 if let Phase::HalfOpen { round: then, .. } = &next.view.phase {
@@ -1279,6 +1395,9 @@ impl Step<'_> {
                 Phase::Closed(Memory::Run { length, .. }),
                 Phase::Closed(Memory::Run { length: then, .. }),
             ) => length == then,
+            (Phase::Closed(Memory::Calls(calls)), Phase::Closed(Memory::Calls(then))) => {
+                calls.failed() == then.failed() && then.newest == calls.newest.min(now)
+            }
             (Phase::Closed(Memory::Instants(failures)), Phase::Closed(Memory::Instants(then))) => {
                 let mut failures: Vec<_> = failures.iter().map(|past| (*past).min(now)).collect();
                 failures.retain(|past| now - past < settings.within());
@@ -1343,9 +1462,24 @@ impl World {
                         holds &= failures.iter().all(|past| *past <= view.newest);
                         failures.len() as u64
                     }
+                    Memory::Calls(calls) => {
+                        holds &= calls.slow.is_empty() && calls.newest <= view.newest;
+                        holds &= snapshot.samples == calls.samples;
+                        calls.failed().into_iter().filter(|failed| *failed).count() as u64
+                    }
                 };
                 holds &= view.attempt == 0 && snapshot.failures <= failures;
-                holds &= failures < self.settings[state.present].failures();
+                // What trips does not stay closed.
+                holds &= match self.settings[state.present].trip {
+                    Trip::Run(most) | Trip::RunWithin(most, _) | Trip::Count(most, _) => {
+                        failures < most.into()
+                    }
+                    Trip::Half(minimum, _) => {
+                        snapshot.samples < minimum.into() || 2 * failures < snapshot.samples
+                    }
+                    // A process whose clock is behind brings failures together (R29); the next one trips.
+                    Trip::Pair(_) => true,
+                };
             }
             Phase::Open { until } => {
                 let longest = self.settings.iter().map(Settings::longest).max().unwrap();
@@ -1575,10 +1709,12 @@ enum Fault {
     RetryTooEarly,
     /// A probe that fails does not open.
     ProbeFailureIgnored,
+    /// A rate is told of failures alone.
+    RateMissesSuccess,
 }
 
 /// Each fault, the law that sees it, and after how many steps at the soonest.
-const FAULTS: [(Fault, &str, usize); 23] = [
+const FAULTS: [(Fault, &str, usize); 24] = [
     (Fault::StaleTimerCloses, "TimerDecidesNothing", 7),
     (Fault::StaleTimerBeginsRound, "TimerDecidesNothing", 7),
     (Fault::DoubledTimerReopens, "DeadlineStays", 5),
@@ -1602,6 +1738,7 @@ const FAULTS: [(Fault, &str, usize); 23] = [
     (Fault::FollowsClockBack, "Newest", 3),
     (Fault::RetryTooEarly, "Rejection", 3),
     (Fault::ProbeFailureIgnored, "Outcome", 5),
+    (Fault::RateMissesSuccess, "Outcome", 2),
 ];
 
 /// A circuit as it would be with another record, of the same epoch; it is not half-open.
@@ -1758,6 +1895,13 @@ impl Fault {
                 asked.circuit.reclaim(before.calls[call].permit(), clock);
                 asked.events.clear();
             }
+            (Self::RateMissesSuccess, Action::End { call, end, .. })
+                if before.state() == Closed && counted && end == End::Outcome(Outcome::Success) =>
+            {
+                asked.circuit = Circuit::clone(&before.circuit);
+                asked.circuit.reclaim(before.calls[call].permit(), clock);
+                asked.events.clear();
+            }
             _ => {}
         }
     }
@@ -1844,6 +1988,20 @@ fn growing_breaks() {
     );
 }
 
+// R17, R18
+#[test]
+fn rate_of_the_last_calls() {
+    let world = World::new(&[HALF], 2).restarts();
+    assert_eq!(states_of("rate of the last calls", world), 740);
+}
+
+// R18
+#[test]
+fn rule_of_ones_own() {
+    let world = World::new(&[PAIR], 2).restarts();
+    assert_eq!(states_of("rule of one's own", world), 1_626);
+}
+
 #[test]
 fn armed_timers() {
     let world = World::new(&[PLAIN], 2).orders(&[Some(3)]).armed(2);
@@ -1924,6 +2082,7 @@ fn faults_are_seen() {
     for (fault, law, steps) in FAULTS {
         let settings = match fault {
             Fault::SuccessFreesAnother => PAIRS,
+            Fault::RateMissesSuccess => HALF,
             _ => PLAIN,
         };
         let armed = match fault {
