@@ -9,6 +9,7 @@ use actix::{Message, Recipient, WeakRecipient};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use crate::actor::MemberMailbox;
 use crate::caught::Quiet;
 use crate::circuit::{self, Ending, Permit};
 use crate::config::{BreakerConfig, ConfigError};
@@ -314,6 +315,16 @@ pub(crate) struct Sampled;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Collect;
+
+/// Has the head of a family read the mailbox of one more member.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Serve(pub(crate) MemberMailbox);
+
+/// Has the head of a family tell an actor of the changes of all members.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct FollowFamily(pub(crate) WeakRecipient<StateChanged>);
 
 /// Adds a stream to those that are told.
 #[derive(Message)]

@@ -8,11 +8,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actix::dev::channel;
+use actix::dev::channel::{self, AddressReceiver};
 use actix::{Addr, Arbiter, ArbiterHandle, WeakRecipient};
 
 pub use backoff::{BackoffSupervisor, EndHandle, GaveUp, RestartPolicy};
-use registry::{Entry, Registry};
+use registry::{Entry, FamilyEntry, Registry};
 
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
@@ -21,6 +21,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
+use crate::family::{self, Family};
 use crate::gate::Gate;
 use crate::message::Snapshot;
 use crate::random::{RandomSource, ThreadRandom};
@@ -28,6 +29,9 @@ use crate::report;
 
 /// How many breakers there may be at most, unless it is set otherwise.
 const MAX_BREAKERS: usize = 1_024;
+
+/// How many keys a family keeps at most, unless it is set otherwise.
+const MAX_KEYS: usize = 100_000;
 
 /// The owner of breakers: makes them by name, finds them, removes them.
 ///
@@ -79,12 +83,15 @@ struct Gone {
     dead: Option<Entry>,
     /// One that made room.
     evicted: Option<Entry>,
+    /// A family of the same name whose actor was gone for good.
+    dead_family: Option<FamilyEntry>,
 }
 
 struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     max_breakers: usize,
+    max_keys: usize,
     restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
@@ -97,6 +104,7 @@ pub struct BreakersBuilder {
     clock: Option<Arc<dyn Clock>>,
     random: Arc<dyn RandomSource>,
     max_breakers: usize,
+    max_keys: usize,
     restart: RestartPolicy,
 }
 
@@ -106,6 +114,7 @@ impl Default for BreakersBuilder {
             clock: None,
             random: Arc::new(ThreadRandom),
             max_breakers: MAX_BREAKERS,
+            max_keys: MAX_KEYS,
             restart: RestartPolicy::new(),
         }
     }
@@ -124,9 +133,16 @@ impl BreakersBuilder {
         self
     }
 
-    /// Sets how many breakers there may be. Default: 1,024.
+    /// Sets how many breakers there may be, each family being one. Default: 1,024.
     pub fn max_breakers(mut self, max: usize) -> Self {
         self.max_breakers = max;
+        self
+    }
+
+    /// Sets how many keys each [`Family`] keeps at most: those that are not closed and empty, or are held
+    /// by somebody. Default: 100,000.
+    pub fn max_keys(mut self, max: usize) -> Self {
+        self.max_keys = max;
         self
     }
 
@@ -159,6 +175,7 @@ impl BreakersBuilder {
                 clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
                 random: self.random,
                 max_breakers: self.max_breakers,
+                max_keys: self.max_keys,
                 restart: Arc::new(self.restart),
                 arbiter: arbiter.clone(),
                 registry: Mutex::default(),
@@ -212,16 +229,54 @@ impl Breakers {
         name: impl AsRef<str>,
         config: BreakerConfig,
     ) -> Result<Breaker, CreateError> {
-        let name = name.as_ref();
+        self.make(name.as_ref(), |name, now, gone| {
+            self.find_or_insert(name, config, now, gone)
+        })
+    }
+
+    /// Returns the family of breakers of that name, made now if there is none; from any thread. Every key
+    /// gets these settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create). A family and a breaker cannot have the same name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use actix_circuit_breaker::{BreakerConfig, Breakers};
+    /// # #[actix::main]
+    /// # async fn main() {
+    /// let breakers = Breakers::start();
+    /// let hosts = breakers.family("hosts", BreakerConfig::default()).unwrap();
+    /// let breaker = hosts.breaker("example.org");
+    /// assert_eq!(breaker.name(), "hosts/example.org");
+    /// # }
+    /// ```
+    pub fn family(
+        &self,
+        name: impl AsRef<str>,
+        config: BreakerConfig,
+    ) -> Result<Family, CreateError> {
+        self.make(name.as_ref(), |name, now, gone| {
+            self.find_or_insert_family(name, config, now, gone)
+        })
+    }
+
+    /// Has something made under the lock. No code of the user's runs there: neither a clock, nor a
+    /// subscriber of the log, nor the `Drop` of what goes.
+    fn make<T>(
+        &self,
+        name: &str,
+        find_or_insert: impl FnOnce(&str, Timestamp, &mut Gone) -> Result<(T, Found), CreateError>,
+    ) -> Result<T, CreateError> {
         if name.is_empty() {
             let error = ConfigError::new("name", "\"\"", "at least one character long");
             return Err(CreateError::Name(error));
         }
-        // No code of the user's runs under the lock: neither a clock, nor a subscriber of the log, nor the
-        // `Drop` of what goes.
         let now = self.shared.clock.now();
         let mut gone = Gone::default();
-        let created = self.find_or_insert(name, config, now, &mut gone);
+        let created = find_or_insert(name, now, &mut gone);
         if let Some(evicted) = &gone.evicted {
             report::evicted(evicted.name());
         }
@@ -230,7 +285,7 @@ impl Breakers {
             Err(CreateError::Full { max, .. }) => report::full(name, *max),
             _ => {}
         }
-        created.map(|(breaker, _)| breaker)
+        created.map(|(made, _)| made)
     }
 
     fn find_or_insert(
@@ -249,31 +304,102 @@ impl Breakers {
                 Err(CreateError::Conflict { name: name_again() })
             };
         }
+        if registry.find_family(name).is_some() {
+            return Err(CreateError::Conflict { name: name_again() });
+        }
+        self.make_room(&mut registry, name, now, gone)?;
+        let highest_epoch = registry.highest_epoch();
+        // Unbounded: handles do not wait for room, and what they may send is bounded by the gate.
+        let (sender, receiver) = channel::channel(0);
+        let (gate, end) = self
+            .start_actor(
+                (name, config, now),
+                highest_epoch,
+                receiver,
+                BreakerActor::new,
+            )
+            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
+        let entry = Entry::new(Breaker::new(Addr::new(sender), gate), end);
+        Ok((registry.insert(entry), Found::Made))
+    }
+
+    fn find_or_insert_family(
+        &self,
+        name: &str,
+        config: BreakerConfig,
+        now: Timestamp,
+        gone: &mut Gone,
+    ) -> Result<(Family, Found), CreateError> {
+        let name_again = || name.to_owned();
+        let mut registry = self.registry();
+        if let Some(family) = registry.find_family(name) {
+            return if family.config() == config {
+                Ok((family, Found::Known))
+            } else {
+                Err(CreateError::Conflict { name: name_again() })
+            };
+        }
+        if registry.find(name).is_some() {
+            return Err(CreateError::Conflict { name: name_again() });
+        }
+        self.make_room(&mut registry, name, now, gone)?;
+        let highest_epoch = registry.highest_epoch();
+        let events = Arc::default();
+        let (sender, receiver) = channel::channel(0);
+        let family = Family::new(family::Parts {
+            name: name.into(),
+            clock: Arc::clone(&self.shared.clock),
+            random: Arc::clone(&self.shared.random),
+            config: config.clone(),
+            max_keys: self.shared.max_keys,
+            highest_epoch,
+            head: Addr::new(sender),
+            events: Arc::clone(&events),
+        });
+        let keeper = family.keeper();
+        let (_, end) = self
+            .start_actor(
+                (name, config, now),
+                highest_epoch,
+                receiver,
+                move |circuit, gate| BreakerActor::head(circuit, gate, keeper, events),
+            )
+            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
+        registry.insert_family(FamilyEntry::new(family.clone(), end));
+        Ok((family, Found::Made))
+    }
+
+    /// Makes room for one of a free name.
+    fn make_room(
+        &self,
+        registry: &mut Registry,
+        name: &str,
+        now: Timestamp,
+        gone: &mut Gone,
+    ) -> Result<(), CreateError> {
         gone.dead = registry.remove(name);
+        gone.dead_family = registry.remove_family(name);
         let max = self.shared.max_breakers;
         if registry.len() >= max {
             gone.evicted = registry.evict_idle(now);
             if gone.evicted.is_none() {
                 return Err(CreateError::Full {
-                    name: name_again(),
+                    name: name.to_owned(),
                     max,
                 });
             }
         }
-        let entry = self
-            .start_breaker(name, config, now, registry.highest_epoch())
-            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
-        Ok((registry.insert(entry), Found::Made))
+        Ok(())
     }
 
-    /// Makes a breaker and its actor; `None` if the arbiter has stopped.
-    fn start_breaker(
+    /// Makes a circuit, its gate and its actor; `None` if the arbiter has stopped.
+    fn start_actor(
         &self,
-        name: &str,
-        config: BreakerConfig,
-        now: Timestamp,
+        (name, config, now): (&str, BreakerConfig, Timestamp),
         highest_epoch: Option<u64>,
-    ) -> Option<Entry> {
+        receiver: AddressReceiver<BreakerActor>,
+        make: impl FnOnce(Circuit, Arc<Gate>) -> BreakerActor + Send + 'static,
+    ) -> Option<(Arc<Gate>, EndHandle)> {
         let Shared {
             clock,
             random,
@@ -286,10 +412,9 @@ impl Breakers {
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);
         }
-        let notice = BreakerActor::first_notice(&circuit, &**clock, now);
-        let gate = Arc::new(Gate::new(&name.into(), clock, shown, notice));
-        // Unbounded: handles do not wait for room, and what they may send is bounded by the gate.
-        let (sender, receiver) = channel::channel(0);
+        let timed = clock.drives_timers();
+        let notice = BreakerActor::first_notice(&circuit, timed, now);
+        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice));
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,
@@ -303,10 +428,10 @@ impl Breakers {
             },
             {
                 let gate = Arc::clone(&gate);
-                move |_, _| BreakerActor::new(circuit, gate)
+                move |_, _| make(circuit, gate)
             },
         )?;
-        Some(Entry::new(Breaker::new(Addr::new(sender), gate), end))
+        Some((gate, end))
     }
 
     /// Returns the breaker of that name.
@@ -314,14 +439,22 @@ impl Breakers {
         self.registry().find(name)
     }
 
-    /// Removes the breaker of that name and ends its actor; tells whether there was one. Handles that
-    /// are held elsewhere guard nothing from then on: their calls pass, with one warning.
+    /// Removes the breaker or the family of that name and ends its actor; tells whether there was one.
+    /// Handles that are held elsewhere guard nothing from then on: their calls pass, with one warning.
     pub fn remove(&self, name: &str) -> bool {
-        let removed = self.registry().remove(name);
-        removed.is_some()
+        let (breaker, family) = {
+            let mut registry = self.registry();
+            (registry.remove(name), registry.remove_family(name))
+        };
+        breaker.is_some() || family.is_some()
     }
 
-    /// Returns the names of all breakers, sorted.
+    /// Returns all families, sorted by name.
+    pub fn families(&self) -> Vec<Family> {
+        self.registry().families()
+    }
+
+    /// Returns the names of all breakers, sorted; without those of families.
     pub fn names(&self) -> Vec<String> {
         self.registry().names()
     }
@@ -351,8 +484,8 @@ impl Breakers {
         }
     }
 
-    /// Tells an actor of every change of every breaker's state, those made later included; of each
-    /// breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
+    /// Tells an actor of every change of every breaker's state, those made later and those of families
+    /// included; of each named breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
         self.registry().subscribe(subscriber.into());
     }
