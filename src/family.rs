@@ -17,15 +17,16 @@ pub use call::FamilyCall;
 
 use crate::actor::{BreakerActor, Keeper};
 use crate::breaker::{Breaker, WeakBreaker};
-use crate::circuit::{Circuit, CircuitState};
+use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::Gate;
-use crate::message::{FollowFamily, Reconfigure, Sampled, Snapshot};
+use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
 use crate::random::RandomSource;
 use crate::report;
+use rest::{Fate, Rest};
 use table::{Found, Table};
 
 /// The longest key that is guarded, in bytes. A host name has at most 253.
@@ -249,6 +250,43 @@ impl Family {
         }
     }
 
+    /// What every key that is not closed and empty remembers, with its settings.
+    pub(crate) fn records(
+        &self,
+    ) -> impl Future<Output = Vec<(String, BreakerConfig, Record)>> + Send + 'static + use<> {
+        let shared = Arc::clone(&self.shared);
+        let keys = self.keys();
+        async move {
+            let mut records = Vec::with_capacity(keys.len());
+            for key in keys {
+                let request = shared.breaker(&key).addr().send(GetRecord);
+                if let Ok((config, record)) = request.await {
+                    records.push((key, config, record));
+                }
+            }
+            records
+        }
+    }
+
+    /// Takes over the record of a key from another process; `None` if there is no room.
+    pub(crate) fn take_over(&self, key: &str, record: Record, now: Timestamp) -> Option<()> {
+        if !is_guarded(key) {
+            return None;
+        }
+        let shared = &self.shared;
+        let random = Arc::clone(&shared.random);
+        let circuit = Circuit::restore_with_random(shared.config(), record, random, now);
+        let circuit = match shared.highest_epoch.load(Ordering::Acquire) {
+            0 => circuit,
+            highest => circuit.above_epoch(highest),
+        };
+        // One that says nothing is not needed.
+        match Rest::new(&circuit, 0, None, &shared.config(), now) {
+            Fate::Rest(rest) => shared.table.lay_down(key, rest),
+            Fate::Forgotten { .. } => Some(()),
+        }
+    }
+
     /// Tells an actor of every change of the state of every key, from now on. Other than with a named
     /// breaker it is not told the present states first, for there may be very many.
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
@@ -287,7 +325,7 @@ impl Shared {
         if let Some(member) = self.table.find(key) {
             return member;
         }
-        if key.is_empty() || key.len() > LONGEST_KEY {
+        if !is_guarded(key) {
             return self.unguarded(key);
         }
         // No code of the user's runs under a lock of the table; the clock is the user's.
@@ -381,6 +419,11 @@ impl Shared {
         let forgotten = self.table.tidy(&config, now);
         self.count_forgotten(forgotten);
     }
+}
+
+/// Whether a key is of a length that is guarded.
+fn is_guarded(key: &str) -> bool {
+    !key.is_empty() && key.len() <= LONGEST_KEY
 }
 
 impl Keeper for Shared {

@@ -133,10 +133,14 @@ impl Gate {
     ) -> Self {
         let gate = Self {
             word: AtomicU64::new(Word::new(notice.state, notice.epoch, notice.flags).bits()),
-            deadlines: [AtomicU64::new(NEVER), AtomicU64::new(NEVER)],
+            // The first word names the even one.
+            deadlines: [
+                AtomicU64::new(notice.until.map_or(NEVER, Timestamp::as_micros)),
+                AtomicU64::new(NEVER),
+            ],
             call_timeout: AtomicU64::new(0),
             slow_call: AtomicU64::new(NEVER),
-            empty_at: AtomicU64::new(0),
+            empty_at: AtomicU64::new(notice.empty_at.map_or(NEVER, Timestamp::as_micros)),
             timed,
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),

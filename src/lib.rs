@@ -105,7 +105,8 @@ pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
 pub use supervisor::{
-    BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, GaveUp, RestartPolicy,
+    BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, Exported, GaveUp, RefusedRecord,
+    RestartPolicy, RestoreError,
 };
 
 /// The README's code, compiled as tests.

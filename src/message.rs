@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::actor::MemberMailbox;
 use crate::caught::Quiet;
-use crate::circuit::{self, Ending, Permit};
+use crate::circuit::{self, Ending, Permit, Record};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, StateChanged};
@@ -315,6 +315,11 @@ pub(crate) struct Sampled;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Collect;
+
+/// Asks for what there is to write down.
+#[derive(Message)]
+#[rtype(result = "(BreakerConfig, Record)")]
+pub(crate) struct GetRecord;
 
 /// Has the head of a family read the mailbox of one more member.
 #[derive(Message)]

@@ -114,6 +114,17 @@ pub(crate) fn family_full(family: &str, key_bytes: usize, max: usize, before: u6
     });
 }
 
+pub(crate) fn record_refused(breaker: &str, error: &(dyn std::error::Error + 'static)) {
+    quietly(|| {
+        warn!(
+            target: TARGET,
+            breaker,
+            error,
+            "a record written by another process was refused: the circuit breaker starts closed"
+        );
+    });
+}
+
 pub(crate) fn full(breaker: &str, max: usize) {
     quietly(|| warn!(target: TARGET, breaker, max, "no room for another circuit breaker"));
 }

@@ -3,6 +3,7 @@
 
 mod backoff;
 mod registry;
+mod saved;
 
 use std::fmt;
 use std::future::Future;
@@ -13,19 +14,21 @@ use actix::{Addr, Arbiter, ArbiterHandle, WeakRecipient};
 
 pub use backoff::{BackoffSupervisor, EndHandle, GaveUp, RestartPolicy};
 use registry::{Entry, FamilyEntry, Registry};
+pub use saved::{Exported, RefusedRecord, RestoreError};
 
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, Record};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
 use crate::family::{self, Family};
 use crate::gate::Gate;
-use crate::message::Snapshot;
+use crate::message::{GetRecord, Snapshot};
 use crate::random::{RandomSource, ThreadRandom};
 use crate::report;
+use saved::{Saved, SavedBreaker, SavedFamily};
 
 /// How many breakers there may be at most, unless it is set otherwise.
 const MAX_BREAKERS: usize = 1_024;
@@ -85,6 +88,14 @@ struct Gone {
     evicted: Option<Entry>,
     /// A family of the same name whose actor was gone for good.
     dead_family: Option<FamilyEntry>,
+    /// Records of another process that it did not take over.
+    refused: Vec<RefusedRecord>,
+}
+
+fn tell_refused(refused: &[RefusedRecord]) {
+    for RefusedRecord { name, error } in refused {
+        report::record_refused(name, error);
+    }
 }
 
 struct Shared {
@@ -277,6 +288,7 @@ impl Breakers {
         let now = self.shared.clock.now();
         let mut gone = Gone::default();
         let created = find_or_insert(name, now, &mut gone);
+        tell_refused(&gone.refused);
         if let Some(evicted) = &gone.evicted {
             report::evicted(evicted.name());
         }
@@ -309,11 +321,14 @@ impl Breakers {
         }
         self.make_room(&mut registry, name, now, gone)?;
         let highest_epoch = registry.highest_epoch();
+        let record = registry.waiting.take(name, &config);
+        gone.refused = registry.waiting.untold();
         // Unbounded: handles do not wait for room, and what they may send is bounded by the gate.
         let (sender, receiver) = channel::channel(0);
         let (gate, end) = self
             .start_actor(
                 (name, config, now),
+                record,
                 highest_epoch,
                 receiver,
                 BreakerActor::new,
@@ -360,11 +375,25 @@ impl Breakers {
         let (_, end) = self
             .start_actor(
                 (name, config, now),
+                None,
                 highest_epoch,
                 receiver,
                 move |circuit, gate| BreakerActor::head(circuit, gate, keeper, events),
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
+        if let Some(saved) = registry.waiting.take_family(name) {
+            for (key, entry) in saved.keys {
+                let taken = entry.good().and_then(|saved| {
+                    let record = saved.record_for(&family.config())?;
+                    family
+                        .take_over(&key, record, now)
+                        .ok_or(RestoreError::Full)
+                });
+                let full_name = [name, "/", &key].concat();
+                registry.waiting.or_refuse(full_name, taken);
+            }
+        }
+        gone.refused = registry.waiting.untold();
         registry.insert_family(FamilyEntry::new(family.clone(), end));
         Ok((family, Found::Made))
     }
@@ -396,6 +425,7 @@ impl Breakers {
     fn start_actor(
         &self,
         (name, config, now): (&str, BreakerConfig, Timestamp),
+        record: Option<Record>,
         highest_epoch: Option<u64>,
         receiver: AddressReceiver<BreakerActor>,
         make: impl FnOnce(Circuit, Arc<Gate>) -> BreakerActor + Send + 'static,
@@ -408,7 +438,11 @@ impl Breakers {
             ..
         } = &*self.shared;
         let shown = config.clone();
-        let mut circuit = Circuit::with_random(config, Arc::clone(random), now);
+        let random = Arc::clone(random);
+        let mut circuit = match record {
+            Some(record) => Circuit::restore_with_random(config, record, random, now),
+            None => Circuit::with_random(config, random, now),
+        };
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);
         }
@@ -488,6 +522,88 @@ impl Breakers {
     /// included; of each named breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
         self.registry().subscribe(subscriber.into());
+    }
+
+    /// Returns what all breakers and families remember, to be written down for another process; see
+    /// [`restore`](Self::restore). Breakers whose actors are gone, and keys that are closed and empty, are
+    /// left out.
+    ///
+    /// The questions are sent now; the future collects the answers. Dropping it loses nothing.
+    pub fn export(&self) -> impl Future<Output = Exported> + Send + 'static + use<> {
+        let (breakers, families) = {
+            let registry = self.registry();
+            let breakers: Vec<_> = registry.breakers().cloned().collect();
+            (breakers, registry.families())
+        };
+        let requests: Vec<_> = breakers
+            .iter()
+            .map(|breaker| (breaker.name().to_owned(), breaker.addr().send(GetRecord)))
+            .collect();
+        async move {
+            let mut saved = Saved::default();
+            for (name, request) in requests {
+                if let Ok((config, record)) = request.await {
+                    saved.add(name, SavedBreaker::new(&config, record));
+                }
+            }
+            for family in families {
+                let records = family.records().await;
+                let keys = records
+                    .into_iter()
+                    .map(|(key, config, record)| (key, SavedBreaker::new(&config, record)));
+                saved.add_family(family.name().to_owned(), SavedFamily::new(keys));
+            }
+            Exported::new(saved)
+        }
+    }
+
+    /// Has breakers and families take over what another process wrote down, when they are made: so restore
+    /// before you create. Returns how many records wait for that.
+    ///
+    /// The rest of a break, the number of failed rounds, failures and an operator's order survive; leases
+    /// of probes do not (R29). A record that is corrupt, or of a breaker with other settings, is refused,
+    /// and the breaker starts closed; so is the whole if it is of another version. The log warns of each,
+    /// and [`refused_records`](Self::refused_records) lists them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use actix_circuit_breaker::{BreakerConfig, Breakers, CircuitState, message::ForceOpen};
+    ///
+    /// # #[actix::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let breakers = Breakers::start();
+    /// let mail = breakers.create("mail", BreakerConfig::default())?;
+    /// mail.force_open(ForceOpen::new("maintenance")).await??;
+    /// let text = serde_json::to_string(&breakers.export().await)?;
+    ///
+    /// // In the next process:
+    /// let breakers = Breakers::start();
+    /// breakers.restore(serde_json::from_str(&text)?);
+    /// let mail = breakers.create("mail", BreakerConfig::default())?;
+    /// assert_eq!(mail.state(), CircuitState::ForcedOpen);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore(&self, exported: Exported) -> usize {
+        let (waiting, refused) = {
+            let registry = &mut *self.registry();
+            let waiting = match exported.into_saved() {
+                Ok(saved) => registry.restore(saved),
+                Err(error) => {
+                    registry.waiting.refuse(String::new(), error);
+                    0
+                }
+            };
+            (waiting, registry.waiting.untold())
+        };
+        tell_refused(&refused);
+        waiting
+    }
+
+    /// Returns the records that were not taken over so far, the first 1,024 of them.
+    pub fn refused_records(&self) -> Vec<RefusedRecord> {
+        self.registry().waiting.refused().to_vec()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

@@ -9,14 +9,14 @@ use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
 use crate::caught::{Quiet, caught, quietly};
-use crate::circuit::{Circuit, Refused};
+use crate::circuit::{Circuit, Record, Refused};
 use crate::clock::Timestamp;
-use crate::config::ConfigError;
+use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::gate::{Gate, Held};
 use crate::message::{
-    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetSnapshot, Grant, Reconfigure,
-    Release, Reset, Sampled, Settle, Snapshot, Subscribe,
+    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant,
+    Reconfigure, Release, Reset, Sampled, Settle, Snapshot, Subscribe,
 };
 use crate::outcome::{Classify, Outcome};
 use crate::report;
@@ -214,6 +214,16 @@ impl Handler<GetSnapshot> for BreakerActor {
             restarts: self.gate.restarts(),
         };
         Told::new(snapshot, outbox)
+    }
+}
+
+impl Handler<GetRecord> for BreakerActor {
+    type Result = Told<(BreakerConfig, Record)>;
+
+    fn handle(&mut self, _: GetRecord, ctx: &mut Context<Self>) -> Self::Result {
+        self.answer(ctx, |circuit, _| {
+            (circuit.config().clone(), circuit.record().clone())
+        })
     }
 }
 

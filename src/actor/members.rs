@@ -19,6 +19,7 @@ use futures_util::stream::SelectAll;
 use super::BreakerActor;
 use super::timers::Timers;
 use crate::breaker::{Breaker, WeakBreaker};
+use crate::caught::{caught, quietly};
 use crate::circuit::Circuit;
 use crate::event::Subscribers;
 use crate::gate::Gate;
@@ -107,11 +108,13 @@ impl Stream for MemberMailbox {
         let mut message = Pin::new(&mut *receiver).poll_next(cx);
         if message.is_pending() {
             let keeper = keeper.upgrade();
+            let mut is_empty = || {
+                message = Pin::new(&mut *receiver).poll_next(cx);
+                message.is_pending()
+            };
+            // It reads the user's clock, whose panic would cost the member its mailbox.
             let is_away = keeper.is_some_and(|keeper| {
-                keeper.put_away(key, me, &mut || {
-                    message = Pin::new(&mut *receiver).poll_next(cx);
-                    message.is_pending()
-                })
+                caught(|| keeper.put_away(key, me, &mut is_empty)).unwrap_or(false)
             });
             if is_away {
                 return Poll::Ready(None);
@@ -273,7 +276,7 @@ impl BreakerActor {
         ctx.spawn(Reading);
         ctx.run_interval(TIDY_EVERY, move |_, _| {
             if let Some(keeper) = keeper.upgrade() {
-                keeper.tidy();
+                quietly(|| keeper.tidy());
             }
         });
         for member in timed.iter().filter_map(WeakBreaker::upgrade) {

@@ -47,24 +47,35 @@ impl Rest {
         // Nobody can have come to hold it but its own timers, which only look.
         let kept = member.into_kept()?;
         let (circuit, seq) = kept.kept();
+        Ok(Self::new(circuit, seq, Some(born), family, now))
+    }
+
+    /// What there is to keep of a circuit. `born` is the epoch it began with when nothing was known.
+    pub(super) fn new(
+        circuit: &Circuit,
+        seq: u64,
+        born: Option<u64>,
+        family: &BreakerConfig,
+        now: Timestamp,
+    ) -> Fate {
         let own = circuit.config() != family;
         let until = match circuit.lifetime(now) {
             Lifetime::None if !own => {
                 let epoch = circuit.record().epoch();
-                return Ok(Fate::Forgotten { epoch });
+                return Fate::Forgotten { epoch };
             }
             Lifetime::For(rest) if !own => now + rest,
             _ => Timestamp::MAX,
         };
-        Ok(Fate::Rest(Box::new(Self {
+        Fate::Rest(Box::new(Self {
             record: circuit.record().clone(),
             next_slot: circuit.next_slot(),
             seq,
-            born,
+            born: born.unwrap_or(u64::MAX),
             config: circuit.config().clone(),
             own,
             until,
-        })))
+        }))
     }
 
     /// The circuit again, its `seq` and the epoch it was born with.

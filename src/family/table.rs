@@ -194,6 +194,18 @@ impl Table {
         Some(Found::Woken { member, forgotten })
     }
 
+    /// Adds a member at rest under a free key; `None` if there is no room.
+    pub(super) fn lay_down(&self, key: &str, rest: Box<Rest>) -> Option<()> {
+        let place = Place::of(key);
+        let mut shard = self.shard(place);
+        if shard.slots.contains_key(key) || !self.reserve() {
+            return None;
+        }
+        self.count(place).fetch_add(1, Ordering::AcqRel);
+        shard.slots.insert(key.into(), Slot::AtRest(rest));
+        Some(())
+    }
+
     /// Counts one more member, if there may be one more.
     fn reserve(&self) -> bool {
         self.members

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix::WeakRecipient;
 
 use super::EndHandle;
+use super::saved::{Saved, Waiting};
 use crate::breaker::Breaker;
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, alive};
@@ -45,6 +46,8 @@ pub(super) struct Registry {
     entries: BTreeMap<Arc<str>, Entry>,
     families: BTreeMap<Arc<str>, FamilyEntry>,
     subscribers: Vec<WeakRecipient<StateChanged>>,
+    /// What another process wrote down.
+    pub(super) waiting: Waiting,
     /// The highest epoch of a breaker that is gone, so that one of the same name starts above it.
     highest_epoch: Option<u64>,
     evictions: u64,
@@ -55,6 +58,19 @@ impl Registry {
     pub(super) fn find(&self, name: &str) -> Option<Breaker> {
         let breaker = &self.entries.get(name)?.breaker;
         breaker.addr().connected().then(|| breaker.clone())
+    }
+
+    /// Has what was read wait for those whom it is about; returns how many records wait now.
+    pub(super) fn restore(&mut self, saved: Saved) -> usize {
+        let Self {
+            entries,
+            families,
+            waiting,
+            ..
+        } = self;
+        waiting.add(saved, |name| {
+            entries.contains_key(name) || families.contains_key(name)
+        })
     }
 
     /// Finds a family whose actor is not gone for good.

@@ -284,7 +284,8 @@ fn families() -> Vec<Figure> {
             .collect();
         let (other, _) = hosts().await;
         let by_key = (other, keys.clone());
-        let by_handle = by_key.clone();
+        let (another, _) = hosts().await;
+        let by_handle = (another, keys.clone());
         let awake = (family, keys.clone());
         let mut subjects = [
             subject!("one breaker", single => single.call(good())),
