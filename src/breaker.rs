@@ -441,7 +441,8 @@ impl Breaker {
 
     /// Returns the address of the breaker's actor, for whoever steers it by [`message`](crate::message).
     /// An address is no handle: an idle breaker to which nobody holds one may go to make room for others,
-    /// and its address is closed then.
+    /// and its address is closed then. That goes for the breakers of a [`Family`](crate::Family), too: each
+    /// has an address of its own, though one actor runs them all.
     pub fn addr(&self) -> &Addr<BreakerActor> {
         self.inner.mailbox.address()
     }

@@ -26,7 +26,7 @@ use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
 use crate::random::RandomSource;
 use crate::report;
-use rest::{Fate, Rest};
+use rest::Fate;
 use table::{Found, Table};
 
 /// The longest key that is guarded, in bytes. A host name has at most 253.
@@ -102,8 +102,6 @@ struct Shared {
     /// What breakers that guard nothing have for an address.
     nobody: Addr<BreakerActor>,
     table: Table,
-    /// The highest epoch of a member that was forgotten, so that it starts above it; 0 for none.
-    highest_epoch: AtomicU64,
     unguarded: AtomicU64,
     me: Weak<Shared>,
 }
@@ -124,12 +122,11 @@ impl Family {
             name,
             clock,
             random,
-            table: Table::new(max_keys, &config),
+            table: Table::new(max_keys, highest_epoch.unwrap_or(0), &config),
             config: Mutex::new(config),
             head,
             events,
             nobody: Addr::new(channel::channel(0).0),
-            highest_epoch: AtomicU64::new(highest_epoch.unwrap_or(0)),
             unguarded: AtomicU64::new(0),
             me: Weak::clone(me),
         });
@@ -222,14 +219,15 @@ impl Family {
     /// their own, by [`Breaker::reconfigure`], keep them.
     pub fn reconfigure(&self, config: BreakerConfig) {
         let shared = &self.shared;
+        let order = Reconfigure::new(config.clone());
         shared.table.set_config(&config);
         let before = {
             let mut present = shared.config.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *present, config.clone())
+            std::mem::replace(&mut *present, config)
         };
         for member in shared.table.awake() {
             if member.gate().config() == before {
-                member.addr().do_send(Reconfigure::new(config.clone()));
+                member.addr().do_send(order.clone());
             }
         }
     }
@@ -276,12 +274,9 @@ impl Family {
         let shared = &self.shared;
         let random = Arc::clone(&shared.random);
         let circuit = Circuit::restore_with_random(shared.config(), record, random, now);
-        let circuit = match shared.highest_epoch.load(Ordering::Acquire) {
-            0 => circuit,
-            highest => circuit.above_epoch(highest),
-        };
+        let circuit = shared.above_forgotten(circuit);
         // One that says nothing is not needed.
-        match Rest::new(&circuit, 0, None, &shared.config(), now) {
+        match Fate::of(&circuit, 0, None, &shared.config(), now) {
             Fate::Rest(rest) => shared.table.lay_down(key, rest),
             Fate::Forgotten { .. } => Some(()),
         }
@@ -297,11 +292,7 @@ impl Family {
     /// Makes known that the family's actor is gone for good; returns the highest epoch given out.
     pub(crate) fn retire(&self) -> u64 {
         Keeper::retire(&*self.shared);
-        let awake = self.shared.table.awake();
-        let awake = awake.iter().map(|member| member.gate().load().epoch());
-        let forgotten = self.shared.highest_epoch.load(Ordering::Acquire);
-        let at_rest = self.shared.table.epochs_at_rest();
-        awake.chain(at_rest).fold(forgotten, u64::max)
+        self.shared.table.highest_epoch()
     }
 
     /// Whether its actor is not gone for good.
@@ -340,8 +331,7 @@ impl Shared {
         });
         match found {
             Some(Found::Known(member)) => member,
-            Some(Found::Woken { member, forgotten }) => {
-                self.count_forgotten(forgotten);
+            Some(Found::Woken(member)) => {
                 // The end of an order is waited for by a timer, which the head sets.
                 let state = member.gate().load().state();
                 if matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed) {
@@ -355,15 +345,18 @@ impl Shared {
 
     /// A circuit for a key that nothing is known of.
     fn born(&self, config: BreakerConfig, now: Timestamp) -> (Circuit, u64, u64) {
-        let highest = self.highest_epoch.load(Ordering::Acquire);
         let circuit = Circuit::with_random(config, Arc::clone(&self.random), now);
-        let circuit = if highest == 0 {
-            circuit
-        } else {
-            circuit.above_epoch(highest)
-        };
+        let circuit = self.above_forgotten(circuit);
         let epoch = circuit.record().epoch();
         (circuit, 0, epoch)
+    }
+
+    /// With an epoch above all those that were given out to keys that are forgotten (R1).
+    fn above_forgotten(&self, circuit: Circuit) -> Circuit {
+        match self.table.highest_forgotten() {
+            0 => circuit,
+            highest => circuit.above_epoch(highest),
+        }
     }
 
     fn wake(
@@ -406,18 +399,11 @@ impl Shared {
         Breaker::new(self.nobody.clone(), Arc::new(gate))
     }
 
-    fn count_forgotten(&self, epoch: Option<u64>) {
-        if let Some(epoch) = epoch {
-            self.highest_epoch.fetch_max(epoch, Ordering::AcqRel);
-        }
-    }
-
     /// Forgets what does not matter any more.
     fn tidy(&self) {
         let now = self.clock.now();
         let config = self.config();
-        let forgotten = self.table.tidy(&config, now);
-        self.count_forgotten(forgotten);
+        self.table.tidy(&config, now);
     }
 }
 
@@ -430,16 +416,8 @@ impl Keeper for Shared {
     fn put_away(&self, key: &str, me: &WeakBreaker, is_empty: &mut dyn FnMut() -> bool) -> bool {
         let now = self.clock.now();
         let config = self.config();
-        let put_away = self
-            .table
-            .put_away(key, &config, now, |member| member.is(me) && is_empty());
-        match put_away {
-            Some(forgotten) => {
-                self.count_forgotten(forgotten);
-                true
-            }
-            None => false,
-        }
+        self.table
+            .put_away(key, &config, now, |member| member.is(me) && is_empty())
     }
 
     fn tidy(&self) {

@@ -66,6 +66,8 @@
 //! | when it trips, how long it breaks | [`TripPolicy`], [`BreakerConfig`] |
 //! | what counts as a failure | [`Reply`], [`Outcome`] |
 //! | who owns breakers | [`Breakers`] |
+//! | a breaker for each of very many keys | [`Family`] |
+//! | state that outlives the process | [`Breakers::export`], [`Breakers::restore`] |
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |

@@ -7,6 +7,8 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
+    clippy::trivially_copy_pass_by_ref,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "a panic is a failed test"
 )]
@@ -594,7 +596,7 @@ async fn call_by_key_does_what_a_handle_does() {
         let key = random() % 40;
         let account = accounts.entry(key).or_default();
         let name = key.to_string();
-        let fails = random() % 3 == 0;
+        let fails = random().is_multiple_of(3);
         let future = async move { if fails { Err(BAD) } else { Ok(1) } };
         let called = match random() % 3 {
             0 => family.call(&name, future).await,
@@ -617,11 +619,11 @@ async fn call_by_key_does_what_a_handle_does() {
             account.run = if fails { account.run + 1 } else { 0 };
             account.open = account.run == TRIP;
         }
-        if random() % 50 == 0 {
+        if random().is_multiple_of(50) {
             family.breaker(&name).reset().await.unwrap();
             *account = Account::default();
         }
-        if random() % 200 == 0 {
+        if random().is_multiple_of(200) {
             settled(&family).await;
             let kept = accounts.values().filter(|a| a.open || a.run > 0).count();
             assert_eq!(family.len(), kept, "step {step}");

@@ -25,18 +25,18 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct FamilyCall<'f, F: Future, C = ByReply> {
         #[pin]
-        guarded: GuardedFuture<Key<'f>, F, C>,
+        guarded: GuardedFuture<Sought<'f>, F, C>,
     }
 }
 
 /// A key whose member is looked up when it is needed.
-struct Key<'f> {
+struct Sought<'f> {
     family: &'f Arc<Shared>,
     key: &'f str,
     member: OnceCell<Breaker>,
 }
 
-impl Handle for Key<'_> {
+impl Handle for Sought<'_> {
     fn breaker(&self) -> &Breaker {
         self.member.get_or_init(|| self.family.breaker(self.key))
     }
@@ -80,13 +80,13 @@ where
     C: Classify<Result<T, E>>,
 {
     pub(super) const fn new(family: &'f Arc<Shared>, key: &'f str, future: F, classify: C) -> Self {
-        let key = Key {
+        let sought = Sought {
             family,
             key,
             member: OnceCell::new(),
         };
         Self {
-            guarded: GuardedFuture::new(key, future, classify),
+            guarded: GuardedFuture::new(sought, future, classify),
         }
     }
 }

@@ -32,6 +32,36 @@ pub(super) enum Fate {
     },
 }
 
+impl Fate {
+    /// What there is to keep of a circuit. `born` is the epoch it began with when nothing was known.
+    pub(super) fn of(
+        circuit: &Circuit,
+        seq: u64,
+        born: Option<u64>,
+        family: &BreakerConfig,
+        now: Timestamp,
+    ) -> Self {
+        let own = circuit.config() != family;
+        let until = match circuit.lifetime(now) {
+            Lifetime::None if !own => {
+                let epoch = circuit.record().epoch();
+                return Self::Forgotten { epoch };
+            }
+            Lifetime::For(rest) if !own => now + rest,
+            _ => Timestamp::MAX,
+        };
+        Self::Rest(Box::new(Rest {
+            record: circuit.record().clone(),
+            next_slot: circuit.next_slot(),
+            seq,
+            born: born.unwrap_or(u64::MAX),
+            config: circuit.config().clone(),
+            own,
+            until,
+        }))
+    }
+}
+
 impl Rest {
     /// Puts a member to rest that nobody holds; gives it back if somebody does, or if it has something to
     /// do. `family` are the settings of the family.
@@ -47,35 +77,7 @@ impl Rest {
         // Nobody can have come to hold it but its own timers, which only look.
         let kept = member.into_kept()?;
         let (circuit, seq) = kept.kept();
-        Ok(Self::new(circuit, seq, Some(born), family, now))
-    }
-
-    /// What there is to keep of a circuit. `born` is the epoch it began with when nothing was known.
-    pub(super) fn new(
-        circuit: &Circuit,
-        seq: u64,
-        born: Option<u64>,
-        family: &BreakerConfig,
-        now: Timestamp,
-    ) -> Fate {
-        let own = circuit.config() != family;
-        let until = match circuit.lifetime(now) {
-            Lifetime::None if !own => {
-                let epoch = circuit.record().epoch();
-                return Fate::Forgotten { epoch };
-            }
-            Lifetime::For(rest) if !own => now + rest,
-            _ => Timestamp::MAX,
-        };
-        Fate::Rest(Box::new(Self {
-            record: circuit.record().clone(),
-            next_slot: circuit.next_slot(),
-            seq,
-            born: born.unwrap_or(u64::MAX),
-            config: circuit.config().clone(),
-            own,
-            until,
-        }))
+        Ok(Fate::of(circuit, seq, Some(born), family, now))
     }
 
     /// The circuit again, its `seq` and the epoch it was born with.

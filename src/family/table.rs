@@ -36,6 +36,8 @@ pub(super) struct Table {
     members: AtomicUsize,
     max: usize,
     purged_at: AtomicU64,
+    /// The highest epoch of a member that was forgotten; 0 for none.
+    highest_epoch: AtomicU64,
     /// Whether successes are samples, so that every call leaves something to remember.
     counts_successes: AtomicBool,
     /// Whether a success makes a closed breaker forget its failures.
@@ -57,11 +59,7 @@ enum Slot {
 pub(super) enum Found {
     Known(Breaker),
     /// It was made or woken now.
-    Woken {
-        member: Breaker,
-        /// The highest epoch of those that were forgotten meanwhile.
-        forgotten: Option<u64>,
-    },
+    Woken(Breaker),
 }
 
 /// Where a key belongs.
@@ -90,13 +88,14 @@ impl Place {
 }
 
 impl Table {
-    pub(super) fn new(max: usize, config: &BreakerConfig) -> Self {
+    pub(super) fn new(max: usize, highest_epoch: u64, config: &BreakerConfig) -> Self {
         let table = Self {
             shards: Default::default(),
             counts: (0..COUNTS).map(|_| AtomicU32::new(0)).collect(),
             members: AtomicUsize::new(0),
             max,
             purged_at: AtomicU64::new(0),
+            highest_epoch: AtomicU64::new(highest_epoch),
             counts_successes: AtomicBool::new(false),
             success_forgets: AtomicBool::new(false),
         };
@@ -152,7 +151,6 @@ impl Table {
         make: impl FnOnce(&Arc<str>, Option<Rest>) -> Breaker,
     ) -> Option<Found> {
         let place = Place::of(key);
-        let mut forgotten = None;
         let mut made_room = false;
         let (mut shard, key, rest) = loop {
             let mut shard = self.shard(place);
@@ -162,7 +160,7 @@ impl Table {
                     let (key, slot) = shard.slots.remove_entry(key)?;
                     let rest = match slot {
                         Slot::AtRest(rest) if rest.is_over(now) => {
-                            forgotten = forgotten.max(Some(rest.epoch()));
+                            self.pass(rest.epoch());
                             None
                         }
                         Slot::AtRest(rest) => Some(*rest),
@@ -177,7 +175,7 @@ impl Table {
                 None if made_room => return None,
                 None => {
                     drop(shard);
-                    forgotten = self.make_room(family, now);
+                    self.make_room(family, now);
                     made_room = true;
                 }
             }
@@ -187,11 +185,10 @@ impl Table {
             .slots
             .insert(Arc::clone(&key), Slot::Awake(member.clone()));
         for _ in 0..LOOKED_AT {
-            let looked_at = self.look_at_next(&mut shard, family, now);
-            forgotten = forgotten.max(looked_at);
+            self.look_at_next(&mut shard, family, now);
         }
         shard.awake.push_back(key);
-        Some(Found::Woken { member, forgotten })
+        Some(Found::Woken(member))
     }
 
     /// Adds a member at rest under a free key; `None` if there is no room.
@@ -221,39 +218,34 @@ impl Table {
         self.counts.get(place.0 % COUNTS).unwrap_or(&NONE)
     }
 
-    /// Looks for a member that nobody would miss; returns the highest epoch of those that went.
-    fn make_room(&self, family: &BreakerConfig, now: Timestamp) -> Option<u64> {
+    /// Looks for a member that nobody would miss.
+    fn make_room(&self, family: &BreakerConfig, now: Timestamp) {
         for shard in &self.shards {
             for _ in 0..LOOKED_AT {
-                let forgotten = self.look_at_next(&mut lock(shard), family, now);
-                if forgotten.is_some() {
-                    return forgotten;
+                self.look_at_next(&mut lock(shard), family, now);
+                if self.len() < self.max {
+                    return;
                 }
             }
         }
         let purged_at = self.purged_at.load(Ordering::Relaxed);
-        if !Timestamp::from_micros(purged_at).is_over(PURGE_EVERY, now) {
-            return None;
+        if Timestamp::from_micros(purged_at).is_over(PURGE_EVERY, now) {
+            self.purged_at.store(now.as_micros(), Ordering::Relaxed);
+            self.tidy(family, now);
         }
-        self.purged_at.store(now.as_micros(), Ordering::Relaxed);
-        self.tidy(family, now)
     }
 
-    /// Looks at the member that was awake longest without a look, and puts it away if nobody holds it. The
-    /// epoch of one that was forgotten comes back.
-    fn look_at_next(
-        &self,
-        shard: &mut Shard,
-        family: &BreakerConfig,
-        now: Timestamp,
-    ) -> Option<u64> {
-        let key = shard.awake.pop_front()?;
-        let (key, slot) = shard.slots.remove_entry(&key)?;
+    /// Looks at the member that was awake longest without a look, and puts it away if nobody holds it.
+    fn look_at_next(&self, shard: &mut Shard, family: &BreakerConfig, now: Timestamp) {
+        let next = shard.awake.pop_front();
+        let Some((key, slot)) = next.and_then(|key| shard.slots.remove_entry(&key)) else {
+            return;
+        };
         let member = match slot {
             Slot::Awake(member) => member,
             at_rest @ Slot::AtRest(_) => {
                 shard.slots.insert(key, at_rest);
-                return None;
+                return;
             }
         };
         let fate = if member.is_open() {
@@ -270,72 +262,71 @@ impl Table {
             Err(member) => {
                 shard.awake.push_back(Arc::clone(&key));
                 shard.slots.insert(key, Slot::Awake(member));
-                None
             }
         }
     }
 
     /// Keeps what there is to keep of a member that was taken out.
-    fn put(&self, shard: &mut Shard, key: Arc<str>, fate: Fate) -> Option<u64> {
+    fn put(&self, shard: &mut Shard, key: Arc<str>, fate: Fate) {
         match fate {
             Fate::Rest(rest) => {
                 shard.slots.insert(key, Slot::AtRest(rest));
-                None
             }
-            Fate::Forgotten { epoch } => {
-                self.forget(&key);
-                Some(epoch)
-            }
+            Fate::Forgotten { epoch } => self.forget(&key, epoch),
         }
     }
 
-    /// Counts one member less.
-    fn forget(&self, key: &str) {
+    /// Makes sure that no member begins with this epoch or an earlier one.
+    fn pass(&self, epoch: u64) {
+        self.highest_epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Counts one member less, whose epoch was this.
+    fn forget(&self, key: &str, epoch: u64) {
+        self.pass(epoch);
         self.members.fetch_sub(1, Ordering::AcqRel);
         self.count(Place::of(key)).fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Puts a member away that nobody holds; `is_idle` is asked when nobody can come to hold it any more.
-    /// `None` if it stays; else the epoch of one that was forgotten.
+    /// Tells whether it is away.
     pub(super) fn put_away(
         &self,
         key: &str,
         family: &BreakerConfig,
         now: Timestamp,
         is_idle: impl FnOnce(&Breaker) -> bool,
-    ) -> Option<Option<u64>> {
+    ) -> bool {
         let mut shard = self.shard(Place::of(key));
-        match shard.slots.get(key)? {
-            Slot::Awake(member) if member.is_unused() && is_idle(member) => {}
-            _ => return None,
+        match shard.slots.get(key) {
+            Some(Slot::Awake(member)) if member.is_unused() && is_idle(member) => {}
+            _ => return false,
         }
-        let (key, slot) = shard.slots.remove_entry(key)?;
-        let Slot::Awake(member) = slot else {
-            return None;
+        let Some((key, Slot::Awake(member))) = shard.slots.remove_entry(key) else {
+            return false;
         };
         match Rest::of(member, family, now) {
-            Ok(fate) => Some(self.put(&mut shard, key, fate)),
+            Ok(fate) => {
+                self.put(&mut shard, key, fate);
+                true
+            }
             Err(member) => {
                 shard.slots.insert(key, Slot::Awake(member));
-                None
+                false
             }
         }
     }
 
-    /// Puts all members away that nobody holds, and forgets the records that do not matter any more;
-    /// returns the highest epoch of those that were forgotten.
-    pub(super) fn tidy(&self, family: &BreakerConfig, now: Timestamp) -> Option<u64> {
-        let mut highest = None;
+    /// Puts all members away that nobody holds, and forgets the records that do not matter any more.
+    pub(super) fn tidy(&self, family: &BreakerConfig, now: Timestamp) {
         for shard in &self.shards {
             let mut shard = lock(shard);
             for _ in 0..shard.awake.len() {
-                let forgotten = self.look_at_next(&mut shard, family, now);
-                highest = highest.max(forgotten);
+                self.look_at_next(&mut shard, family, now);
             }
             shard.slots.retain(|key, slot| match slot {
                 Slot::AtRest(rest) if rest.is_over(now) => {
-                    self.forget(key);
-                    highest = highest.max(Some(rest.epoch()));
+                    self.forget(key, rest.epoch());
                     false
                 }
                 _ => true,
@@ -347,7 +338,6 @@ impl Table {
                 shard.awake.shrink_to_fit();
             }
         }
-        highest
     }
 
     /// All members that are awake.
@@ -370,15 +360,22 @@ impl Table {
         keys
     }
 
-    pub(super) fn epochs_at_rest(&self) -> Vec<u64> {
-        let mut epochs = Vec::new();
+    /// The highest epoch of those that were forgotten; 0 for none.
+    pub(super) fn highest_forgotten(&self) -> u64 {
+        self.highest_epoch.load(Ordering::Acquire)
+    }
+
+    /// The highest epoch given out; 0 for none.
+    pub(super) fn highest_epoch(&self) -> u64 {
         for shard in &self.shards {
-            epochs.extend(lock(shard).slots.values().filter_map(|slot| match slot {
-                Slot::Awake(_) => None,
-                Slot::AtRest(rest) => Some(rest.epoch()),
-            }));
+            for slot in lock(shard).slots.values() {
+                self.pass(match slot {
+                    Slot::Awake(member) => member.gate().load().epoch(),
+                    Slot::AtRest(rest) => rest.epoch(),
+                });
+            }
         }
-        epochs
+        self.highest_forgotten()
     }
 
     pub(super) fn max(&self) -> usize {
