@@ -5,22 +5,23 @@
 //! circuit decides, the result is published. Then the message is answered, and then the change is told.
 
 mod handlers;
+mod members;
 mod outbox;
 mod timers;
 mod turns;
 
-use std::cell::RefCell;
 use std::fmt;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use actix::{Actor, AsyncContext, Context, Supervised};
 
 use crate::circuit::{Circuit, CircuitState, Permit};
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Timestamp;
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::{Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
+use members::Role;
+pub(crate) use members::{Keeper, MemberMailbox};
 use outbox::Outbox;
 use timers::{AHEAD, Timers};
 use turns::WhileReachable;
@@ -35,25 +36,32 @@ pub struct BreakerActor {
     circuit: Circuit,
     gate: Arc<Gate>,
     /// There once somebody has subscribed.
-    subscribers: Option<Rc<RefCell<Subscribers>>>,
+    subscribers: Option<Arc<Mutex<Subscribers>>>,
     seq: u64,
     timers: Timers,
+    /// What it has to do with a family of breakers.
+    role: Role,
 }
 
 impl BreakerActor {
     pub(crate) fn new(circuit: Circuit, gate: Arc<Gate>) -> Self {
+        Self::in_role(Role::Alone, circuit, gate, 0)
+    }
+
+    fn in_role(role: Role, circuit: Circuit, gate: Arc<Gate>, seq: u64) -> Self {
         Self {
             circuit,
             gate,
             subscribers: None,
-            seq: 0,
+            seq,
             timers: Timers::default(),
+            role,
         }
     }
 
     /// What a new breaker shows before its actor has run.
-    pub(crate) fn first_notice(circuit: &Circuit, clock: &dyn Clock, now: Timestamp) -> Notice {
-        notice(circuit, clock.drives_timers(), false, now)
+    pub(crate) fn first_notice(circuit: &Circuit, timed: bool, now: Timestamp) -> Notice {
+        notice(circuit, timed, false, now)
     }
 
     /// One step: takes in what handles left, lets the circuit decide, publishes.
@@ -116,7 +124,7 @@ impl BreakerActor {
         self.set_timers(ctx, now);
         let notice = notice(
             &self.circuit,
-            self.gate.clock().drives_timers(),
+            self.gate.is_timed(),
             self.timers.are_ticking(),
             now,
         );
@@ -131,15 +139,15 @@ impl BreakerActor {
             self.seq = self.seq.saturating_add(1);
             let name = Arc::clone(self.gate.name());
             let event = StateChanged::new(name, self.seq, transition);
-            let news = outbox.news(&self.gate, self.subscribers.as_ref());
+            let news = outbox.news(self);
             news.events.push(event);
         }
         while let Some(code) = self.circuit.pop_panicked() {
-            let news = outbox.news(&self.gate, self.subscribers.as_ref());
+            let news = outbox.news(self);
             news.panicked.push(code);
         }
         if lost_probes > 0 {
-            let news = outbox.news(&self.gate, self.subscribers.as_ref());
+            let news = outbox.news(self);
             news.lost_probes = lost_probes;
         }
         outbox
@@ -154,21 +162,23 @@ impl BreakerActor {
 }
 
 /// What handles have to know of the circuit.
-fn notice(circuit: &Circuit, drives_timers: bool, ticking: bool, now: Timestamp) -> Notice {
+fn notice(circuit: &Circuit, timed: bool, ticking: bool, now: Timestamp) -> Notice {
     let state = circuit.record().state();
     let until = circuit.next_deadline();
-    let (rated, timed) = match circuit.config().trip() {
+    let (rated, of_time) = match circuit.config().trip() {
         TripPolicy::FailureRate { window, .. } => (true, matches!(window, Window::Time(_))),
         _ => (false, false),
     };
     let counts = rated && state == CircuitState::Closed;
-    let tallies = counts && drives_timers;
+    let tallies = counts && timed;
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
-        .with(Flags::TELL.when(circuit.success_forgets() || counts && !drives_timers))
-        .with(Flags::REPORT.when(tallies && (timed && !ticking || circuit.success_may_trip(now))));
+        .with(Flags::TELL.when(circuit.success_forgets() || counts && !timed))
+        .with(
+            Flags::REPORT.when(tallies && (of_time && !ticking || circuit.success_may_trip(now))),
+        );
     Notice {
         state,
         epoch: circuit.record().epoch(),
@@ -187,6 +197,7 @@ impl Actor for BreakerActor {
         ctx.spawn(WhileReachable);
         let ((), outbox) = self.step(ctx, |_, _| ());
         outbox.deliver();
+        self.start_members(ctx);
     }
 }
 
@@ -196,6 +207,7 @@ impl Supervised for BreakerActor {}
 impl Drop for BreakerActor {
     fn drop(&mut self) {
         self.gate.retire();
+        self.retire_members();
     }
 }
 

@@ -4,6 +4,7 @@
 mod ask;
 mod call;
 mod guard;
+mod mailbox;
 mod nested;
 mod permit;
 mod settle;
@@ -20,11 +21,15 @@ use tokio::sync::watch;
 
 pub use ask::AskFuture;
 pub use call::{Call, IntoCall};
+pub(crate) use call::{GuardedFuture, Handle};
 pub use guard::{Classifier, Guarded, GuardedAsk};
+pub(crate) use mailbox::WeakBreaker;
 pub use permit::{AcquireFuture, Permit};
 pub use settle::Settled;
-pub(crate) use settle::{judge, settle};
+pub(crate) use settle::{Receipt, judge, settle};
 pub use target::Target;
+
+use mailbox::Mailbox;
 
 use crate::actor::BreakerActor;
 use crate::circuit::CircuitState;
@@ -155,14 +160,17 @@ pub struct Breaker {
 }
 
 struct Inner {
-    address: Addr<BreakerActor>,
+    mailbox: Mailbox,
     gate: Arc<Gate>,
 }
 
 impl Breaker {
     pub(crate) fn new(address: Addr<BreakerActor>, gate: Arc<Gate>) -> Self {
         Self {
-            inner: Arc::new(Inner { address, gate }),
+            inner: Arc::new(Inner {
+                mailbox: Mailbox::Own(address),
+                gate,
+            }),
         }
     }
 
@@ -182,7 +190,7 @@ impl Breaker {
         reason = "counted: inlined with `admit_restrained`, a closed call takes 69 instructions, not 90"
     )]
     #[inline(always)]
-    fn admit(&self) -> Admission {
+    pub(crate) fn admit(&self) -> Admission {
         let word = self.inner.gate.load();
         if word.passes() {
             Admission::Pass(word)
@@ -197,7 +205,7 @@ impl Breaker {
     /// Whether the actor is there, or will be back.
     #[inline]
     fn is_guarding(&self) -> bool {
-        self.inner.address.connected() && !self.inner.gate.is_retired()
+        self.inner.mailbox.is_connected() && !self.inner.gate.is_retired()
     }
 
     #[cold]
@@ -409,13 +417,13 @@ impl Breaker {
     /// ```
     pub fn transitions(&self) -> Transitions {
         let (sender, transitions) = Transitions::new();
-        self.inner.address.do_send(Follow(sender));
+        self.addr().do_send(Follow(sender));
         transitions
     }
 
     /// Asks for the whole picture; see [`Snapshot`](crate::message::Snapshot).
     pub fn snapshot(&self) -> Request<BreakerActor, GetSnapshot> {
-        self.inner.address.send(GetSnapshot)
+        self.addr().send(GetSnapshot)
     }
 
     /// Tells an actor of every change of state; see [`Subscribe`].
@@ -423,7 +431,7 @@ impl Breaker {
         &self,
         subscriber: impl Into<WeakRecipient<StateChanged>>,
     ) -> Request<BreakerActor, Subscribe> {
-        self.inner.address.send(Subscribe::new(subscriber))
+        self.addr().send(Subscribe::new(subscriber))
     }
 
     /// Returns the breaker's name.
@@ -433,9 +441,10 @@ impl Breaker {
 
     /// Returns the address of the breaker's actor, for whoever steers it by [`message`](crate::message).
     /// An address is no handle: an idle breaker to which nobody holds one may go to make room for others,
-    /// and its address is closed then.
+    /// and its address is closed then. That goes for the breakers of a [`Family`](crate::Family), too: each
+    /// has an address of its own, though one actor runs them all.
     pub fn addr(&self) -> &Addr<BreakerActor> {
-        &self.inner.address
+        self.inner.mailbox.address()
     }
 
     // Orders. As with `addr.send`, the message is sent now; a request that is dropped before the
@@ -443,27 +452,27 @@ impl Breaker {
 
     /// Rejects all calls until the order is released or its ttl is over; see [`ForceOpen`].
     pub fn force_open(&self, order: ForceOpen) -> Request<BreakerActor, ForceOpen> {
-        self.inner.address.send(order)
+        self.addr().send(order)
     }
 
     /// Lets all calls pass until the order is released or its ttl is over; see [`ForceClosed`].
     pub fn force_closed(&self, order: ForceClosed) -> Request<BreakerActor, ForceClosed> {
-        self.inner.address.send(order)
+        self.addr().send(order)
     }
 
     /// Lifts an order; see [`Release`].
     pub fn release(&self) -> Request<BreakerActor, Release> {
-        self.inner.address.send(Release)
+        self.addr().send(Release)
     }
 
     /// Forgets everything but an order; see [`Reset`].
     pub fn reset(&self) -> Request<BreakerActor, Reset> {
-        self.inner.address.send(Reset)
+        self.addr().send(Reset)
     }
 
     /// Gives the breaker other settings without losing its state; see [`Reconfigure`].
     pub fn reconfigure(&self, config: BreakerConfig) -> Request<BreakerActor, Reconfigure> {
-        self.inner.address.send(Reconfigure::new(config))
+        self.addr().send(Reconfigure::new(config))
     }
 }
 

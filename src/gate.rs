@@ -99,7 +99,8 @@ pub(crate) struct Gate {
     /// The limit on slow calls in microseconds; [`NEVER`] without one.
     slow_call: AtomicU64,
     empty_at: AtomicU64,
-    drives_timers: bool,
+    /// Whether the actor's timers mark deadlines; else handles look at the clock themselves.
+    timed: bool,
     /// Whether a request to fold the stripes is under way.
     sampling: AtomicBool,
     warned: AtomicBool,
@@ -127,15 +128,20 @@ impl Gate {
         name: &Arc<str>,
         clock: &Arc<dyn Clock>,
         config: BreakerConfig,
+        timed: bool,
         notice: Notice,
     ) -> Self {
         let gate = Self {
             word: AtomicU64::new(Word::new(notice.state, notice.epoch, notice.flags).bits()),
-            deadlines: [AtomicU64::new(NEVER), AtomicU64::new(NEVER)],
+            // The first word names the even one.
+            deadlines: [
+                AtomicU64::new(notice.until.map_or(NEVER, Timestamp::as_micros)),
+                AtomicU64::new(NEVER),
+            ],
             call_timeout: AtomicU64::new(0),
             slow_call: AtomicU64::new(NEVER),
-            empty_at: AtomicU64::new(0),
-            drives_timers: clock.drives_timers(),
+            empty_at: AtomicU64::new(notice.empty_at.map_or(NEVER, Timestamp::as_micros)),
+            timed,
             sampling: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             owed: AtomicU32::new(0),
@@ -183,8 +189,7 @@ impl Gate {
                 continue;
             }
             let rejecting = self.stripes.for_rejection();
-            let looks =
-                !self.drives_timers || word.has(Flags::NEAR) || rejecting.is_nth(LOOK_EVERY);
+            let looks = !self.timed || word.has(Flags::NEAR) || rejecting.is_nth(LOOK_EVERY);
             if looks && self.is_over(until) {
                 return self.question(word);
             }
@@ -254,7 +259,7 @@ impl Gate {
     /// How much of its time a probe has had, on a clock that timers follow.
     pub(crate) fn spent(&self, probe: &Held) -> Duration {
         match probe.admitted() {
-            Some(admitted) if self.drives_timers => self.clock().now().since(admitted),
+            Some(admitted) if self.clock().drives_timers() => self.clock().now().since(admitted),
             _ => Duration::ZERO,
         }
     }
@@ -289,6 +294,11 @@ impl Gate {
         } else {
             self.load().state()
         }
+    }
+
+    /// Whether the actor's timers mark deadlines.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -351,6 +361,13 @@ impl Gate {
             && self.stripes.tallied() == 0
             && self.load().state() == CircuitState::Closed
             && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
+    }
+
+    /// Whether nothing was left for the actor, and nobody watches.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.has_letters.load(Ordering::Acquire)
+            && self.stripes.tallied() == 0
+            && self.watch.get().is_none_or(watch::Sender::is_closed)
     }
 
     pub(crate) fn count_restart(&self) {

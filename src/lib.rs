@@ -66,6 +66,8 @@
 //! | when it trips, how long it breaks | [`TripPolicy`], [`BreakerConfig`] |
 //! | what counts as a failure | [`Reply`], [`Outcome`] |
 //! | who owns breakers | [`Breakers`] |
+//! | a breaker for each of very many keys | [`Family`] |
+//! | state that outlives the process | [`Breakers::export`], [`Breakers::restore`] |
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
@@ -80,6 +82,7 @@ mod clock;
 mod config;
 mod error;
 mod event;
+mod family;
 mod gate;
 pub mod message;
 mod outcome;
@@ -98,12 +101,14 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 pub use error::{AskError, CallError, CreateError, Rejected};
 pub use event::{Lagged, StateChanged, Transitions};
+pub use family::{Family, FamilyCall};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
 pub use supervisor::{
-    BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, GaveUp, RestartPolicy,
+    BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, Exported, GaveUp, RefusedRecord,
+    RestartPolicy, RestoreError,
 };
 
 /// The README's code, compiled as tests.

@@ -9,8 +9,9 @@ use actix::{Message, Recipient, WeakRecipient};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use crate::actor::MemberMailbox;
 use crate::caught::Quiet;
-use crate::circuit::{self, Ending, Permit};
+use crate::circuit::{self, Ending, Permit, Record};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, StateChanged};
@@ -314,6 +315,21 @@ pub(crate) struct Sampled;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Collect;
+
+/// Asks for what there is to write down.
+#[derive(Message)]
+#[rtype(result = "(BreakerConfig, Record)")]
+pub(crate) struct GetRecord;
+
+/// Has the head of a family read the mailbox of one more member.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Serve(pub(crate) MemberMailbox);
+
+/// Has the head of a family tell an actor of the changes of all members.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct FollowFamily(pub(crate) WeakRecipient<StateChanged>);
 
 /// Adds a stream to those that are told.
 #[derive(Message)]

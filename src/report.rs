@@ -101,6 +101,30 @@ pub(crate) fn evicted(breaker: &str) {
     quietly(|| info!(target: TARGET, breaker, "idle circuit breaker was evicted to make room"));
 }
 
+pub(crate) fn family_full(family: &str, key_bytes: usize, max: usize, before: u64) {
+    quietly(|| {
+        warn!(
+            target: TARGET,
+            family,
+            key_bytes,
+            max,
+            unguarded_before = before,
+            "no room for another key in a family of circuit breakers: its calls pass unguarded"
+        );
+    });
+}
+
+pub(crate) fn record_refused(breaker: &str, error: &(dyn std::error::Error + 'static)) {
+    quietly(|| {
+        warn!(
+            target: TARGET,
+            breaker,
+            error,
+            "a record written by another process was refused: the circuit breaker starts closed"
+        );
+    });
+}
+
 pub(crate) fn full(breaker: &str, max: usize) {
     quietly(|| warn!(target: TARGET, breaker, max, "no room for another circuit breaker"));
 }

@@ -3,31 +3,38 @@
 
 mod backoff;
 mod registry;
+mod saved;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actix::dev::channel;
+use actix::dev::channel::{self, AddressReceiver};
 use actix::{Addr, Arbiter, ArbiterHandle, WeakRecipient};
 
 pub use backoff::{BackoffSupervisor, EndHandle, GaveUp, RestartPolicy};
-use registry::{Entry, Registry};
+use registry::{Entry, FamilyEntry, Registry};
+pub use saved::{Exported, RefusedRecord, RestoreError};
 
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, Record};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
+use crate::family::{self, Family};
 use crate::gate::Gate;
-use crate::message::Snapshot;
+use crate::message::{GetRecord, Snapshot};
 use crate::random::{RandomSource, ThreadRandom};
 use crate::report;
+use saved::{Saved, SavedBreaker, SavedFamily};
 
 /// How many breakers there may be at most, unless it is set otherwise.
 const MAX_BREAKERS: usize = 1_024;
+
+/// How many keys a family keeps at most, unless it is set otherwise.
+const MAX_KEYS: usize = 100_000;
 
 /// The owner of breakers: makes them by name, finds them, removes them.
 ///
@@ -79,12 +86,23 @@ struct Gone {
     dead: Option<Entry>,
     /// One that made room.
     evicted: Option<Entry>,
+    /// A family of the same name whose actor was gone for good.
+    dead_family: Option<FamilyEntry>,
+    /// Records of another process that it did not take over.
+    refused: Vec<RefusedRecord>,
+}
+
+fn tell_refused(refused: &[RefusedRecord]) {
+    for RefusedRecord { name, error } in refused {
+        report::record_refused(name, error);
+    }
 }
 
 struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     max_breakers: usize,
+    max_keys: usize,
     restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
@@ -97,6 +115,7 @@ pub struct BreakersBuilder {
     clock: Option<Arc<dyn Clock>>,
     random: Arc<dyn RandomSource>,
     max_breakers: usize,
+    max_keys: usize,
     restart: RestartPolicy,
 }
 
@@ -106,6 +125,7 @@ impl Default for BreakersBuilder {
             clock: None,
             random: Arc::new(ThreadRandom),
             max_breakers: MAX_BREAKERS,
+            max_keys: MAX_KEYS,
             restart: RestartPolicy::new(),
         }
     }
@@ -124,9 +144,16 @@ impl BreakersBuilder {
         self
     }
 
-    /// Sets how many breakers there may be. Default: 1,024.
+    /// Sets how many breakers there may be, each family being one. Default: 1,024.
     pub fn max_breakers(mut self, max: usize) -> Self {
         self.max_breakers = max;
+        self
+    }
+
+    /// Sets how many keys each [`Family`] keeps at most: those that are not closed and empty, or are held
+    /// by somebody. Default: 100,000.
+    pub fn max_keys(mut self, max: usize) -> Self {
+        self.max_keys = max;
         self
     }
 
@@ -159,6 +186,7 @@ impl BreakersBuilder {
                 clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
                 random: self.random,
                 max_breakers: self.max_breakers,
+                max_keys: self.max_keys,
                 restart: Arc::new(self.restart),
                 arbiter: arbiter.clone(),
                 registry: Mutex::default(),
@@ -212,16 +240,55 @@ impl Breakers {
         name: impl AsRef<str>,
         config: BreakerConfig,
     ) -> Result<Breaker, CreateError> {
-        let name = name.as_ref();
+        self.make(name.as_ref(), |name, now, gone| {
+            self.find_or_insert(name, config, now, gone)
+        })
+    }
+
+    /// Returns the family of breakers of that name, made now if there is none; from any thread. Every key
+    /// gets these settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create). A family and a breaker cannot have the same name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use actix_circuit_breaker::{BreakerConfig, Breakers};
+    /// # #[actix::main]
+    /// # async fn main() {
+    /// let breakers = Breakers::start();
+    /// let hosts = breakers.family("hosts", BreakerConfig::default()).unwrap();
+    /// let breaker = hosts.breaker("example.org");
+    /// assert_eq!(breaker.name(), "hosts/example.org");
+    /// # }
+    /// ```
+    pub fn family(
+        &self,
+        name: impl AsRef<str>,
+        config: BreakerConfig,
+    ) -> Result<Family, CreateError> {
+        self.make(name.as_ref(), |name, now, gone| {
+            self.find_or_insert_family(name, config, now, gone)
+        })
+    }
+
+    /// Has something made under the lock. No code of the user's runs there: neither a clock, nor a
+    /// subscriber of the log, nor the `Drop` of what goes.
+    fn make<T>(
+        &self,
+        name: &str,
+        find_or_insert: impl FnOnce(&str, Timestamp, &mut Gone) -> Result<(T, Found), CreateError>,
+    ) -> Result<T, CreateError> {
         if name.is_empty() {
             let error = ConfigError::new("name", "\"\"", "at least one character long");
             return Err(CreateError::Name(error));
         }
-        // No code of the user's runs under the lock: neither a clock, nor a subscriber of the log, nor the
-        // `Drop` of what goes.
         let now = self.shared.clock.now();
         let mut gone = Gone::default();
-        let created = self.find_or_insert(name, config, now, &mut gone);
+        let created = find_or_insert(name, now, &mut gone);
+        tell_refused(&gone.refused);
         if let Some(evicted) = &gone.evicted {
             report::evicted(evicted.name());
         }
@@ -230,7 +297,7 @@ impl Breakers {
             Err(CreateError::Full { max, .. }) => report::full(name, *max),
             _ => {}
         }
-        created.map(|(breaker, _)| breaker)
+        created.map(|(made, _)| made)
     }
 
     fn find_or_insert(
@@ -249,31 +316,120 @@ impl Breakers {
                 Err(CreateError::Conflict { name: name_again() })
             };
         }
+        if registry.find_family(name).is_some() {
+            return Err(CreateError::Conflict { name: name_again() });
+        }
+        self.make_room(&mut registry, name, now, gone)?;
+        let highest_epoch = registry.highest_epoch();
+        let record = registry.waiting.take(name, &config);
+        gone.refused = registry.waiting.untold();
+        // Unbounded: handles do not wait for room, and what they may send is bounded by the gate.
+        let (sender, receiver) = channel::channel(0);
+        let (gate, end) = self
+            .start_actor(
+                (name, config, now),
+                record,
+                highest_epoch,
+                receiver,
+                BreakerActor::new,
+            )
+            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
+        let entry = Entry::new(Breaker::new(Addr::new(sender), gate), end);
+        Ok((registry.insert(entry), Found::Made))
+    }
+
+    fn find_or_insert_family(
+        &self,
+        name: &str,
+        config: BreakerConfig,
+        now: Timestamp,
+        gone: &mut Gone,
+    ) -> Result<(Family, Found), CreateError> {
+        let name_again = || name.to_owned();
+        let mut registry = self.registry();
+        if let Some(family) = registry.find_family(name) {
+            return if family.config() == config {
+                Ok((family, Found::Known))
+            } else {
+                Err(CreateError::Conflict { name: name_again() })
+            };
+        }
+        if registry.find(name).is_some() {
+            return Err(CreateError::Conflict { name: name_again() });
+        }
+        self.make_room(&mut registry, name, now, gone)?;
+        let highest_epoch = registry.highest_epoch();
+        let events = Arc::default();
+        let (sender, receiver) = channel::channel(0);
+        let family = Family::new(family::Parts {
+            name: name.into(),
+            clock: Arc::clone(&self.shared.clock),
+            random: Arc::clone(&self.shared.random),
+            config: config.clone(),
+            max_keys: self.shared.max_keys,
+            highest_epoch,
+            head: Addr::new(sender),
+            events: Arc::clone(&events),
+        });
+        let keeper = family.keeper();
+        let (_, end) = self
+            .start_actor(
+                (name, config, now),
+                None,
+                highest_epoch,
+                receiver,
+                move |circuit, gate| BreakerActor::head(circuit, gate, keeper, events),
+            )
+            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
+        if let Some(saved) = registry.waiting.take_family(name) {
+            for (key, entry) in saved.keys {
+                let taken = entry.good().and_then(|saved| {
+                    let record = saved.record_for(&family.config())?;
+                    family
+                        .take_over(&key, record, now)
+                        .ok_or(RestoreError::Full)
+                });
+                let full_name = [name, "/", &key].concat();
+                registry.waiting.or_refuse(full_name, taken);
+            }
+        }
+        gone.refused = registry.waiting.untold();
+        registry.insert_family(FamilyEntry::new(family.clone(), end));
+        Ok((family, Found::Made))
+    }
+
+    /// Makes room for one of a free name.
+    fn make_room(
+        &self,
+        registry: &mut Registry,
+        name: &str,
+        now: Timestamp,
+        gone: &mut Gone,
+    ) -> Result<(), CreateError> {
         gone.dead = registry.remove(name);
+        gone.dead_family = registry.remove_family(name);
         let max = self.shared.max_breakers;
         if registry.len() >= max {
             gone.evicted = registry.evict_idle(now);
             if gone.evicted.is_none() {
                 return Err(CreateError::Full {
-                    name: name_again(),
+                    name: name.to_owned(),
                     max,
                 });
             }
         }
-        let entry = self
-            .start_breaker(name, config, now, registry.highest_epoch())
-            .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
-        Ok((registry.insert(entry), Found::Made))
+        Ok(())
     }
 
-    /// Makes a breaker and its actor; `None` if the arbiter has stopped.
-    fn start_breaker(
+    /// Makes a circuit, its gate and its actor; `None` if the arbiter has stopped.
+    fn start_actor(
         &self,
-        name: &str,
-        config: BreakerConfig,
-        now: Timestamp,
+        (name, config, now): (&str, BreakerConfig, Timestamp),
+        record: Option<Record>,
         highest_epoch: Option<u64>,
-    ) -> Option<Entry> {
+        receiver: AddressReceiver<BreakerActor>,
+        make: impl FnOnce(Circuit, Arc<Gate>) -> BreakerActor + Send + 'static,
+    ) -> Option<(Arc<Gate>, EndHandle)> {
         let Shared {
             clock,
             random,
@@ -282,14 +438,17 @@ impl Breakers {
             ..
         } = &*self.shared;
         let shown = config.clone();
-        let mut circuit = Circuit::with_random(config, Arc::clone(random), now);
+        let random = Arc::clone(random);
+        let mut circuit = match record {
+            Some(record) => Circuit::restore_with_random(config, record, random, now),
+            None => Circuit::with_random(config, random, now),
+        };
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);
         }
-        let notice = BreakerActor::first_notice(&circuit, &**clock, now);
-        let gate = Arc::new(Gate::new(&name.into(), clock, shown, notice));
-        // Unbounded: handles do not wait for room, and what they may send is bounded by the gate.
-        let (sender, receiver) = channel::channel(0);
+        let timed = clock.drives_timers();
+        let notice = BreakerActor::first_notice(&circuit, timed, now);
+        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice));
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,
@@ -303,10 +462,10 @@ impl Breakers {
             },
             {
                 let gate = Arc::clone(&gate);
-                move |_, _| BreakerActor::new(circuit, gate)
+                move |_, _| make(circuit, gate)
             },
         )?;
-        Some(Entry::new(Breaker::new(Addr::new(sender), gate), end))
+        Some((gate, end))
     }
 
     /// Returns the breaker of that name.
@@ -314,14 +473,22 @@ impl Breakers {
         self.registry().find(name)
     }
 
-    /// Removes the breaker of that name and ends its actor; tells whether there was one. Handles that
-    /// are held elsewhere guard nothing from then on: their calls pass, with one warning.
+    /// Removes the breaker or the family of that name and ends its actor; tells whether there was one.
+    /// Handles that are held elsewhere guard nothing from then on: their calls pass, with one warning.
     pub fn remove(&self, name: &str) -> bool {
-        let removed = self.registry().remove(name);
-        removed.is_some()
+        let (breaker, family) = {
+            let mut registry = self.registry();
+            (registry.remove(name), registry.remove_family(name))
+        };
+        breaker.is_some() || family.is_some()
     }
 
-    /// Returns the names of all breakers, sorted.
+    /// Returns all families, sorted by name.
+    pub fn families(&self) -> Vec<Family> {
+        self.registry().families()
+    }
+
+    /// Returns the names of all breakers, sorted; without those of families.
     pub fn names(&self) -> Vec<String> {
         self.registry().names()
     }
@@ -351,10 +518,92 @@ impl Breakers {
         }
     }
 
-    /// Tells an actor of every change of every breaker's state, those made later included; of each
-    /// breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
+    /// Tells an actor of every change of every breaker's state, those made later and those of families
+    /// included; of each named breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
         self.registry().subscribe(subscriber.into());
+    }
+
+    /// Returns what all breakers and families remember, to be written down for another process; see
+    /// [`restore`](Self::restore). Breakers whose actors are gone, and keys that are closed and empty, are
+    /// left out.
+    ///
+    /// The questions are sent now; the future collects the answers. Dropping it loses nothing.
+    pub fn export(&self) -> impl Future<Output = Exported> + Send + 'static + use<> {
+        let (breakers, families) = {
+            let registry = self.registry();
+            let breakers: Vec<_> = registry.breakers().cloned().collect();
+            (breakers, registry.families())
+        };
+        let requests: Vec<_> = breakers
+            .iter()
+            .map(|breaker| (breaker.name().to_owned(), breaker.addr().send(GetRecord)))
+            .collect();
+        async move {
+            let mut saved = Saved::default();
+            for (name, request) in requests {
+                if let Ok((config, record)) = request.await {
+                    saved.add(name, SavedBreaker::new(&config, record));
+                }
+            }
+            for family in families {
+                let records = family.records().await;
+                let keys = records
+                    .into_iter()
+                    .map(|(key, config, record)| (key, SavedBreaker::new(&config, record)));
+                saved.add_family(family.name().to_owned(), SavedFamily::new(keys));
+            }
+            Exported::new(saved)
+        }
+    }
+
+    /// Has breakers and families take over what another process wrote down, when they are made: so restore
+    /// before you create. Returns how many records wait for that.
+    ///
+    /// The rest of a break, the number of failed rounds, failures and an operator's order survive; leases
+    /// of probes do not (R29). A record that is corrupt, or of a breaker with other settings, is refused,
+    /// and the breaker starts closed; so is the whole if it is of another version. The log warns of each,
+    /// and [`refused_records`](Self::refused_records) lists them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use actix_circuit_breaker::{BreakerConfig, Breakers, CircuitState, message::ForceOpen};
+    ///
+    /// # #[actix::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let breakers = Breakers::start();
+    /// let mail = breakers.create("mail", BreakerConfig::default())?;
+    /// mail.force_open(ForceOpen::new("maintenance")).await??;
+    /// let text = serde_json::to_string(&breakers.export().await)?;
+    ///
+    /// // In the next process:
+    /// let breakers = Breakers::start();
+    /// breakers.restore(serde_json::from_str(&text)?);
+    /// let mail = breakers.create("mail", BreakerConfig::default())?;
+    /// assert_eq!(mail.state(), CircuitState::ForcedOpen);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore(&self, exported: Exported) -> usize {
+        let (waiting, refused) = {
+            let registry = &mut *self.registry();
+            let waiting = match exported.into_saved() {
+                Ok(saved) => registry.restore(saved),
+                Err(error) => {
+                    registry.waiting.refuse(String::new(), error);
+                    0
+                }
+            };
+            (waiting, registry.waiting.untold())
+        };
+        tell_refused(&refused);
+        waiting
+    }
+
+    /// Returns the records that were not taken over so far, the first 1,024 of them.
+    pub fn refused_records(&self) -> Vec<RefusedRecord> {
+        self.registry().waiting.refused().to_vec()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

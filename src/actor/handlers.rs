@@ -1,22 +1,22 @@
 //! The messages of the breaker's actor, each one step of the circuit.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use actix::{Addr, AsyncContext, Context, Handler, MailboxError, Message, ResponseFuture};
+use actix::{Addr, Context, Handler, MailboxError, Message, ResponseFuture};
 
 use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
 use crate::caught::{Quiet, caught, quietly};
-use crate::circuit::{Circuit, Refused};
+use crate::circuit::{Circuit, Record, Refused};
 use crate::clock::Timestamp;
-use crate::config::ConfigError;
+use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::gate::{Gate, Held};
 use crate::message::{
-    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetSnapshot, Grant, Reconfigure,
-    Release, Reset, Sampled, Settle, Snapshot, Subscribe,
+    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant,
+    Reconfigure, Release, Reset, Sampled, Settle, Snapshot, Subscribe,
 };
 use crate::outcome::{Classify, Outcome};
 use crate::report;
@@ -34,7 +34,7 @@ impl BreakerActor {
 
     /// Has an order logged after its answer.
     fn ordered<R>(&self, mut told: Told<R>, order: Order) -> Told<R> {
-        let news = told.outbox.news(&self.gate, self.subscribers.as_ref());
+        let news = told.outbox.news(self);
         news.order = Some(order);
         told
     }
@@ -115,7 +115,7 @@ where
         let errand = Errand {
             held: self.gate.hold(permit),
             gate: Arc::clone(&self.gate),
-            breaker: ctx.address(),
+            breaker: self.address(ctx),
         };
         // Made here, so that the time counts from admission; awaited in a task of its own, so that
         // neither this mailbox nor a restart of this actor is bound to the target.
@@ -152,7 +152,7 @@ impl Errand {
         let (result, outcome) = match reply {
             Some(Ok(reply)) => {
                 let outcome = classify.get().map_or(Outcome::Failure, |classify| {
-                    judge(&self.gate, &**classify, &reply)
+                    judge(|| &self.gate, &**classify, &reply)
                 });
                 (Ok(reply), outcome)
             }
@@ -202,7 +202,7 @@ impl Handler<GetSnapshot> for BreakerActor {
         calls.late = calls.late.saturating_add(unsent.late);
         calls.ignored = calls.ignored.saturating_add(unsent.ignored);
         let (subscribers, missed_events) = self.subscribers.as_ref().map_or((0, 0), |all| {
-            let all = all.borrow();
+            let all = all.lock().unwrap_or_else(PoisonError::into_inner);
             (all.len(), all.missed())
         });
         let snapshot = Snapshot {
@@ -214,6 +214,16 @@ impl Handler<GetSnapshot> for BreakerActor {
             restarts: self.gate.restarts(),
         };
         Told::new(snapshot, outbox)
+    }
+}
+
+impl Handler<GetRecord> for BreakerActor {
+    type Result = Told<(BreakerConfig, Record)>;
+
+    fn handle(&mut self, _: GetRecord, ctx: &mut Context<Self>) -> Self::Result {
+        self.answer(ctx, |circuit, _| {
+            (circuit.config().clone(), circuit.record().clone())
+        })
     }
 }
 
@@ -282,8 +292,9 @@ impl Handler<Subscribe> for BreakerActor {
         let present = self.present(ctx);
         self.subscribers
             .get_or_insert_default()
-            .borrow_mut()
-            .add_actor(message.subscriber, present);
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add_actor(message.subscriber, Some(present));
         Told::already(())
     }
 }
@@ -295,7 +306,8 @@ impl Handler<Follow> for BreakerActor {
         let present = self.present(ctx);
         self.subscribers
             .get_or_insert_default()
-            .borrow_mut()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
             .add_stream(message.0, present);
     }
 }

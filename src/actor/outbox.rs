@@ -1,8 +1,6 @@
 //! What is told of a step: to subscribers and to the log, after the answer has left (R27).
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::dev::{MessageResponse, OneshotSender};
@@ -24,7 +22,9 @@ pub(super) struct Outbox(Option<Box<News>>);
 #[derive(Debug)]
 pub(super) struct News {
     gate: Arc<Gate>,
-    subscribers: Option<Rc<RefCell<Subscribers>>>,
+    subscribers: Option<Arc<Mutex<Subscribers>>>,
+    /// Those who listen to all breakers of the family.
+    family: Option<Arc<Mutex<Subscribers>>>,
     pub(super) events: Vec<StateChanged>,
     pub(super) panicked: Vec<Panicked>,
     pub(super) lost_probes: u64,
@@ -59,15 +59,12 @@ impl Order {
 
 impl Outbox {
     /// What is in it, to be added to.
-    pub(super) fn news(
-        &mut self,
-        gate: &Arc<Gate>,
-        subscribers: Option<&Rc<RefCell<Subscribers>>>,
-    ) -> &mut News {
+    pub(super) fn news(&mut self, actor: &BreakerActor) -> &mut News {
         self.0.get_or_insert_with(|| {
             Box::new(News {
-                gate: Arc::clone(gate),
-                subscribers: subscribers.cloned(),
+                gate: Arc::clone(&actor.gate),
+                subscribers: actor.subscribers.clone(),
+                family: actor.family_events().cloned(),
                 events: Vec::new(),
                 panicked: Vec::new(),
                 lost_probes: 0,
@@ -98,8 +95,9 @@ impl News {
         }
         for event in &self.events {
             report::transition(event);
-            if let Some(subscribers) = &self.subscribers {
-                subscribers.borrow_mut().tell(event);
+            for subscribers in self.subscribers.iter().chain(&self.family) {
+                let mut subscribers = subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+                subscribers.tell(event);
             }
         }
         for code in self.panicked {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::{AsyncContext, Context, SpawnHandle};
 
 use super::BreakerActor;
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, CircuitState};
 use crate::clock::Timestamp;
 
 /// How long before a deadline handles begin to look at the clock by themselves. A timer is late by a
@@ -23,9 +23,25 @@ pub(super) struct Timers {
     busy: bool,
     /// The steps of this life, to count turns by.
     pub(super) steps: u32,
+    /// Which context's timers these are, for a member of a family.
+    pub(super) life: u32,
+    /// Whether the head of the family knows that there are timers to be set again.
+    pub(super) listed: bool,
 }
 
 impl Timers {
+    /// No timers yet, in that life of the head.
+    pub(super) fn of_life(life: u32) -> Self {
+        Self {
+            life,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn are_set(&self) -> bool {
+        self.deadline.is_some() || self.tick.is_some()
+    }
+
     /// Whether the next bucket boundary will be noticed.
     pub(super) fn are_ticking(&self) -> bool {
         self.tick.is_some()
@@ -37,23 +53,39 @@ impl Timers {
 }
 
 impl BreakerActor {
+    /// Whether timers are of use: in a family, where there may be very many, only for an order, whose end
+    /// an operator waits for.
+    fn uses_timers(&self) -> bool {
+        let forced = || {
+            matches!(
+                self.circuit.record().state(),
+                CircuitState::ForcedOpen | CircuitState::ForcedClosed
+            )
+        };
+        self.gate.is_timed() || forced()
+    }
+
     /// Sets the timers that the record asks for. None for a clock that the runtime does not follow.
     pub(super) fn set_timers(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
         if !self.gate.clock().drives_timers() {
             return;
         }
         self.set_deadline(ctx, now);
-        if self.timers.busy
+        if self.gate.is_timed()
+            && self.timers.busy
             && self.timers.tick.is_none()
             && let Some(boundary) = self.circuit.next_bucket(now)
         {
-            let tick = ctx.run_later(boundary.since(now), Self::tick);
+            let tick = self.later(ctx, boundary.since(now), Self::tick);
             self.timers.tick = Some(tick);
         }
     }
 
     fn set_deadline(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        let deadline = self.circuit.next_deadline().filter(|at| *at > now);
+        let deadline = self
+            .circuit
+            .next_deadline()
+            .filter(|at| *at > now && self.uses_timers());
         if deadline == self.timers.deadline.map(|(at, _)| at) {
             return;
         }
@@ -64,7 +96,7 @@ impl BreakerActor {
             let rest = at.since(now);
             // Twice: to mark it as near, and to do what is due.
             let wait = rest.checked_sub(AHEAD).filter(|wait| !wait.is_zero());
-            let timer = ctx.run_later(wait.unwrap_or(rest), |actor, ctx| {
+            let timer = self.later(ctx, wait.unwrap_or(rest), |actor, ctx| {
                 actor.timers.deadline = None;
                 let ((), outbox) = actor.step(ctx, Circuit::advance);
                 outbox.deliver();

@@ -215,7 +215,7 @@ where
         let (result, outcome) = match request.poll(cx) {
             Poll::Ready(Ok(reply)) => {
                 let outcome = match this.classify {
-                    Some(classify) => judge(this.breaker.gate(), classify, &reply),
+                    Some(classify) => judge(|| this.breaker.gate(), classify, &reply),
                     None => Outcome::Failure,
                 };
                 (Ok(reply), outcome)

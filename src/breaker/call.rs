@@ -18,7 +18,7 @@ use pin_project_lite::pin_project;
 use super::Breaker;
 use crate::error::CallError;
 use crate::outcome::{ByReply, Classify};
-use guarded::GuardedFuture;
+pub(crate) use guarded::{GuardedFuture, Handle};
 
 pin_project! {
     /// The future of [`Breaker::call`], which borrows the handle.

@@ -11,8 +11,8 @@ use actix::Addr;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
+use super::Breaker;
 use super::nested::rejection_in;
-use super::{Breaker, Inner};
 use crate::actor::BreakerActor;
 use crate::caught::{caught, quietly};
 use crate::circuit::{Ending, Permit};
@@ -27,11 +27,15 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// What a reply amounts to. User code runs here: a panic of it makes the call a failure.
 #[inline]
-pub(crate) fn judge<R>(gate: &Gate, classify: &(impl Classify<R> + ?Sized), reply: &R) -> Outcome {
+pub(crate) fn judge<'g, R>(
+    gate: impl FnOnce() -> &'g Arc<Gate>,
+    classify: &(impl Classify<R> + ?Sized),
+    reply: &R,
+) -> Outcome {
     match caught(|| classify.classify(reply)) {
-        Ok(Outcome::Failure) => judge_failure(gate, classify, reply),
+        Ok(Outcome::Failure) => judge_failure(gate(), classify, reply),
         Ok(outcome) => outcome,
-        Err(cause) => classifier_panicked(gate, &cause),
+        Err(cause) => classifier_panicked(gate(), &cause),
     }
 }
 
@@ -101,7 +105,7 @@ pub(crate) async fn settle(
     let is_plain = !permit.is_probe() && !slow && gate.slow_call().is_none();
     if is_plain
         && outcome == Outcome::Success
-        && note_success(breaker, gate, gate.load(), permit.epoch())
+        && note_success(|| breaker, gate, gate.load(), permit.epoch())
     {
         return;
     }
@@ -112,14 +116,19 @@ pub(crate) async fn settle(
 /// Takes note of a success without a message, where that is enough: it belongs to the present epoch,
 /// and at most a stripe has to count it.
 #[inline]
-fn note_success(breaker: &Addr<BreakerActor>, gate: &Gate, word: Word, epoch: u64) -> bool {
+fn note_success<'a>(
+    breaker: impl FnOnce() -> &'a Addr<BreakerActor>,
+    gate: &Gate,
+    word: Word,
+    epoch: u64,
+) -> bool {
     if word.epoch() != epoch || word.has(Flags::TELL) {
         return false;
     }
     if word.has(Flags::TALLY) {
         gate.tally(epoch);
         if gate.load_after_tally().has(Flags::REPORT) {
-            ask_for_fold(breaker, gate);
+            ask_for_fold(breaker(), gate);
         }
     }
     true
@@ -135,22 +144,22 @@ fn ask_for_fold(breaker: &Addr<BreakerActor>, gate: &Gate) {
 
 /// Comes back when the actor has decided and published.
 #[derive(Debug)]
-pub(super) struct Receipt(Option<oneshot::Receiver<()>>);
+pub(crate) struct Receipt(Option<oneshot::Receiver<()>>);
 
 impl Breaker {
     /// Settles a call that was admitted by reading the gate. `None` where there is nothing to wait for,
     /// as after most successes.
     #[inline]
-    pub(super) fn settle_passed(
+    pub(crate) fn settle_passed(
         &self,
         epoch: u64,
         outcome: Outcome,
         slow: bool,
     ) -> Option<Receipt> {
-        let Inner { address, gate } = &*self.inner;
+        let gate = &self.inner.gate;
         let word = gate.load();
         let is_plain = outcome == Outcome::Success && !slow;
-        if is_plain && note_success(address, gate, word, epoch) {
+        if is_plain && note_success(|| self.addr(), gate, word, epoch) {
             return None;
         }
         self.settle_noted(word, epoch, outcome, slow)
@@ -178,8 +187,8 @@ impl Breaker {
     }
 
     pub(super) fn send_ending(&self, permit: Permit, ending: Ending) -> Receipt {
-        let receipt = send(&self.inner.address, &self.inner.gate, permit, ending);
-        if !self.inner.address.connected() {
+        let receipt = send(self.addr(), &self.inner.gate, permit, ending);
+        if !self.inner.mailbox.is_connected() {
             self.warn_unguarded();
         }
         receipt

@@ -18,6 +18,10 @@ struct Waiting {
 }
 
 impl News {
+    pub(super) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn push_transition(&mut self, transition: Transition) {
         push(&mut self.0.get_or_insert_default().transitions, transition);
     }

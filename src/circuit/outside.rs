@@ -1,11 +1,38 @@
 //! What the shell around a circuit needs beside the steps: it publishes the state, and collects
 //! successes outside. Nothing here is a rule of its own.
 
+use std::sync::Arc;
+
 use super::record::Phase;
-use super::{Calls, Cause, Circuit, Evidence, Transition, next_epoch};
+use super::{Calls, Cause, Circuit, Evidence, Record, Transition, next_epoch};
 use crate::clock::Timestamp;
+use crate::config::BreakerConfig;
+use crate::random::RandomSource;
 
 impl Circuit {
+    /// Goes on with a record in the same process; nothing of it is under way.
+    pub(crate) fn resumed(
+        config: BreakerConfig,
+        random: Arc<dyn RandomSource>,
+        record: Record,
+        next_slot: u64,
+    ) -> Self {
+        Self {
+            next_slot,
+            ..Self::from_record(config, random, record)
+        }
+    }
+
+    /// The number of the next probe's slot, for one that goes on with the record.
+    pub(crate) fn next_slot(&self) -> u64 {
+        self.next_slot
+    }
+
+    /// Whether something waits to be fetched.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.is_some()
+    }
+
     /// Starts above the epochs an owner has given out before, so that none is used twice (R1).
     pub(crate) fn above_epoch(mut self, highest: u64) -> Self {
         self.record.epoch = self.record.epoch.max(next_epoch(highest));

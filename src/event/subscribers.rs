@@ -19,12 +19,12 @@ pub(crate) struct Subscribers {
 }
 
 impl Subscribers {
-    /// Adds an actor, which gets `present` first. One that is subscribed already gets nothing new;
+    /// Adds an actor, which gets `present` first, if there is such an event. One that is subscribed already gets nothing new;
     /// tells whether it was added.
     pub(crate) fn add_actor(
         &mut self,
         actor: WeakRecipient<StateChanged>,
-        present: StateChanged,
+        present: Option<StateChanged>,
     ) -> bool {
         let Some(recipient) = alive(&actor) else {
             return false;
@@ -40,7 +40,9 @@ impl Subscribers {
         let (sender, events) = Transitions::new();
         actix::spawn(deliver(actor.clone(), events));
         // The feed is new and has a reader, so nothing can be lost yet.
-        sender.send(present);
+        if let Some(present) = present {
+            sender.send(present);
+        }
         self.actors.push((actor, sender));
         true
     }
@@ -69,6 +71,12 @@ impl Subscribers {
         self.actors
             .retain(|(actor, sender)| alive(actor).is_some() && sender.is_read());
         self.streams.retain(FeedSender::is_read);
+    }
+
+    /// How many there are, without those that are gone.
+    pub(crate) fn living(&mut self) -> usize {
+        self.prune();
+        self.len()
     }
 
     /// How many there are.

@@ -79,7 +79,13 @@ fn asking(epoch: u64) -> Notice {
 /// A gate as it is after its first publication.
 fn gate(first: Notice) -> Arc<Gate> {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new());
-    let gate = Gate::new(&"model".into(), &clock, BreakerConfig::default(), first);
+    let gate = Gate::new(
+        &"model".into(),
+        &clock,
+        BreakerConfig::default(),
+        true,
+        first,
+    );
     // For loom a value that an atomic was made with is in no order with `SeqCst` stores. So each that
     // takes part in the one order is stored to once.
     gate.word.store(gate.load().bits(), Ordering::SeqCst);

@@ -54,6 +54,9 @@ impl Flags {
 }
 
 impl Word {
+    /// Of a breaker that nothing is known of, so that it passes; no real epoch is so high.
+    pub(crate) const UNKNOWN: Self = Self(!STATE);
+
     pub(crate) const fn new(state: CircuitState, epoch: u64, flags: Flags) -> Self {
         let state = match state {
             CircuitState::Closed => CLOSED,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use actix::WeakRecipient;
 
 use super::EndHandle;
+use super::saved::{Saved, Waiting};
 use crate::breaker::Breaker;
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, alive};
+use crate::family::Family;
 use crate::message::Subscribe;
 
 /// One breaker and the way to end its actor.
@@ -27,10 +29,25 @@ impl Entry {
     }
 }
 
+/// One family and the way to end its actor.
+pub(super) struct FamilyEntry {
+    family: Family,
+    end: EndHandle,
+}
+
+impl FamilyEntry {
+    pub(super) fn new(family: Family, end: EndHandle) -> Self {
+        Self { family, end }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Registry {
     entries: BTreeMap<Arc<str>, Entry>,
+    families: BTreeMap<Arc<str>, FamilyEntry>,
     subscribers: Vec<WeakRecipient<StateChanged>>,
+    /// What another process wrote down.
+    pub(super) waiting: Waiting,
     /// The highest epoch of a breaker that is gone, so that one of the same name starts above it.
     highest_epoch: Option<u64>,
     evictions: u64,
@@ -41,6 +58,47 @@ impl Registry {
     pub(super) fn find(&self, name: &str) -> Option<Breaker> {
         let breaker = &self.entries.get(name)?.breaker;
         breaker.addr().connected().then(|| breaker.clone())
+    }
+
+    /// Has what was read wait for those whom it is about; returns how many records wait now.
+    pub(super) fn restore(&mut self, saved: Saved) -> usize {
+        let Self {
+            entries,
+            families,
+            waiting,
+            ..
+        } = self;
+        waiting.add(saved, |name| {
+            entries.contains_key(name) || families.contains_key(name)
+        })
+    }
+
+    /// Finds a family whose actor is not gone for good.
+    pub(super) fn find_family(&self, name: &str) -> Option<Family> {
+        let family = &self.families.get(name)?.family;
+        family.is_alive().then(|| family.clone())
+    }
+
+    /// Adds a family under a free name.
+    pub(super) fn insert_family(&mut self, entry: FamilyEntry) {
+        self.prune();
+        for subscriber in &self.subscribers {
+            entry.family.subscribe(subscriber.clone());
+        }
+        self.families.insert(entry.family.name().into(), entry);
+    }
+
+    pub(super) fn remove_family(&mut self, name: &str) -> Option<FamilyEntry> {
+        let entry = self.families.remove(name)?;
+        entry.end.end();
+        let epoch = entry.family.retire();
+        self.highest_epoch = self.highest_epoch.max(Some(epoch));
+        Some(entry)
+    }
+
+    pub(super) fn families(&self) -> Vec<Family> {
+        let families = self.families.values();
+        families.map(|entry| entry.family.clone()).collect()
     }
 
     /// Adds a breaker under a free name.
@@ -79,6 +137,9 @@ impl Registry {
         for breaker in self.breakers() {
             breaker.addr().do_send(Subscribe::new(subscriber.clone()));
         }
+        for entry in self.families.values() {
+            entry.family.subscribe(subscriber.clone());
+        }
         self.prune();
         let Some(actor) = alive(&subscriber) else {
             return;
@@ -104,7 +165,7 @@ impl Registry {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len().saturating_add(self.families.len())
     }
 
     pub(super) fn highest_epoch(&self) -> Option<u64> {

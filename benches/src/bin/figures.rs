@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, Addr, Arbiter};
 use actix_circuit_breaker::message::Ask;
-use actix_circuit_breaker::{Breaker, BreakerConfig, Breakers};
+use actix_circuit_breaker::{Breaker, BreakerConfig, Breakers, Family};
 use actix_circuit_breaker_benches::echo::{Echo, Fail, FailAt, Fault, Say, nanos};
 use actix_circuit_breaker_benches::pairs::{median, percentile, rounds};
 use actix_circuit_breaker_benches::peers::{self, Kind, Peer};
@@ -27,12 +27,13 @@ type Part = fn() -> Vec<Figure>;
 
 fn main() {
     let only = std::env::args().nth(1);
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("asks", || in_task(asks())),
         ("cross", || in_task(cross())),
         ("guards", || in_task(guards())),
         ("rejections", || in_task(rejections())),
         ("threads", threads),
+        ("families", families),
         ("visible", || in_task(visible())),
     ];
     let mut figures = Vec::new();
@@ -236,16 +237,106 @@ fn threads() -> Vec<Figure> {
             create("rated", rate_of_calls()),
         )
     });
+    let call = async |breaker: &Breaker, _| breaker.call(good()).await.is_ok();
     vec![
-        ("guards_two_threads_over_one", two_over_one("plain", &plain)),
+        (
+            "guards_two_threads_over_one",
+            two_over_one("plain", &plain, call),
+        ),
         (
             "guards_rate_two_threads_over_one",
-            two_over_one("failure rate", &rated),
+            two_over_one("failure rate", &rated, call),
         ),
     ]
 }
 
-fn two_over_one(name: &str, breaker: &Breaker) -> f64 {
+/// How many hosts a family of the benches has to do with, and every which of them has failed once.
+const HOSTS: u32 = 1_000;
+const FAILED: u32 = 10;
+
+/// A family of hosts, of which some have failed.
+async fn hosts() -> (Family, Arc<[String]>) {
+    let family = Breakers::start()
+        .family("hosts", BreakerConfig::default())
+        .expect("room for one family");
+    let keys: Vec<_> = (0..HOSTS)
+        .map(|at| format!("host-{at}.example.org"))
+        .collect();
+    for key in keys.iter().step_by(FAILED as usize) {
+        let failed = family.call(key, ready(Err::<u64, _>(Fault))).await;
+        assert!(failed.is_err());
+    }
+    (family, keys.into())
+}
+
+/// The key of the next call: one that has not failed.
+fn well(keys: &[String], at: u32) -> &str {
+    &keys[(at * FAILED % HOSTS + 1) as usize]
+}
+
+/// Guards that look their breaker up by a key.
+fn families() -> Vec<Figure> {
+    let mut figures = in_task(async {
+        let single = breaker(BreakerConfig::default());
+        let (family, keys) = hosts().await;
+        let held: Vec<_> = (0..HOSTS / FAILED)
+            .map(|at| family.breaker(well(&keys, at)))
+            .collect();
+        let (other, _) = hosts().await;
+        let by_key = (other, keys.clone());
+        let (another, _) = hosts().await;
+        let by_handle = (another, keys.clone());
+        let awake = (family, keys.clone());
+        let mut subjects = [
+            subject!("one breaker", single => single.call(good())),
+            subject!("family, by key", by_key => by_key.0.call(well(&by_key.1, black_box(7)), good())),
+            subject!("family, by key, its breaker held", awake => awake.0.call(well(&awake.1, black_box(7)), good())),
+            subject!("family, handle made anew", by_handle => {
+                by_handle.0.breaker(well(&by_handle.1, black_box(7))).into_call(good())
+            }),
+        ];
+        let times = rounds(&mut subjects, 600, 5_000).await;
+        println!("# guards of a ready future by key");
+        for (subject, times) in subjects.iter().zip(&times) {
+            row(subject.name(), times.median());
+        }
+        drop(held);
+        vec![("family_guard_over_single_guard", times[1].over(&times[0]))]
+    });
+    figures.push(("family_million_keys_create_ns", in_task(million())));
+    let system = actix::System::new();
+    let hosts = system.block_on(hosts());
+    let call = async |(family, keys): &(Family, Arc<[String]>), at| {
+        family.call(well(keys, at), good()).await.is_ok()
+    };
+    figures.push((
+        "family_guards_two_threads_over_one",
+        two_over_one("family, by key", &hosts, call),
+    ));
+    figures
+}
+
+/// What a breaker costs whose key nobody has used before.
+async fn million() -> f64 {
+    const KEYS: u32 = 1_000_000;
+    let family = Breakers::start()
+        .family("hosts", BreakerConfig::default())
+        .expect("room for one family");
+    let keys: Vec<_> = (0..KEYS)
+        .map(|at| format!("host-{at}.example.org"))
+        .collect();
+    let began = Instant::now();
+    for key in &keys {
+        black_box(family.breaker(key));
+    }
+    began.elapsed().as_secs_f64() * 1e9 / f64::from(KEYS)
+}
+
+fn two_over_one<G: Clone + Send + 'static>(
+    name: &str,
+    guard: &G,
+    call: impl AsyncFn(&G, u32) -> bool + Copy + Send + 'static,
+) -> f64 {
     const ROUNDS: usize = 3_000;
     let origin = Instant::now();
     let barrier = Arc::new(Barrier::new(2));
@@ -253,7 +344,7 @@ fn two_over_one(name: &str, breaker: &Breaker) -> f64 {
     // Each thread alone in turn, then both: by thread and round, when its blocks began and ended.
     let threads: Vec<_> = (0..2_u64)
         .map(|me| {
-            let (breaker, barrier, ready) = (breaker.clone(), barrier.clone(), ready.clone());
+            let (guard, barrier, ready) = (guard.clone(), barrier.clone(), ready.clone());
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .build()
@@ -263,7 +354,7 @@ fn two_over_one(name: &str, breaker: &Breaker) -> f64 {
                     for round in 0..ROUNDS as u64 {
                         let mut alone = None;
                         if round % 2 == me {
-                            alone = Some(block(&breaker, origin).await);
+                            alone = Some(block(&guard, call, origin).await);
                         }
                         barrier.wait();
                         // The barrier parks; from here on both threads are awake before either starts.
@@ -271,7 +362,7 @@ fn two_over_one(name: &str, breaker: &Breaker) -> f64 {
                         while ready.load(Ordering::Acquire) < 2 * (round + 1) {
                             std::hint::spin_loop();
                         }
-                        let together = block(&breaker, origin).await;
+                        let together = block(&guard, call, origin).await;
                         spans.push((alone, together));
                         barrier.wait();
                     }
@@ -304,10 +395,10 @@ fn two_over_one(name: &str, breaker: &Breaker) -> f64 {
     median(ratios)
 }
 
-async fn block(breaker: &Breaker, origin: Instant) -> (u64, u64) {
+async fn block<G>(guard: &G, call: impl AsyncFn(&G, u32) -> bool, origin: Instant) -> (u64, u64) {
     let begin = nanos(origin);
-    for _ in 0..BLOCK {
-        black_box(breaker.call(good()).await.is_ok());
+    for at in 0..BLOCK {
+        black_box(call(guard, at).await);
     }
     (begin, nanos(origin))
 }

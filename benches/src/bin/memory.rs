@@ -24,6 +24,7 @@ fn main() {
     in_task(allocated());
     in_task(messages());
     in_task(idle());
+    in_task(failing_keys());
 }
 
 /// Allocations of one call, on average over many.
@@ -143,5 +144,31 @@ async fn idle() {
     println!(
         "bytes_per_idle_breaker {}",
         bytes / i64::try_from(BREAKERS).unwrap_or(i64::MAX)
+    );
+}
+
+/// Keys that have failed once and that nobody holds.
+async fn failing_keys() {
+    const KEYS: usize = 100_000;
+    let family = Breakers::start()
+        .family("hosts", BreakerConfig::default())
+        .expect("room for one family");
+    let names: Vec<_> = (0..KEYS)
+        .map(|at| format!("host-{at}.example.org"))
+        .collect();
+    let before = live_bytes();
+    for name in &names {
+        let failed = family.call(name, ready(Err::<u64, _>(Fault))).await;
+        assert!(failed.is_err());
+    }
+    // Whoever is not held any more is put away by the family's actor.
+    for _ in 0..3 {
+        assert_eq!(family.len(), KEYS);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let bytes = live_bytes() - before;
+    println!(
+        "family_bytes_per_failing_key {}",
+        bytes / i64::try_from(KEYS).unwrap_or(i64::MAX)
     );
 }

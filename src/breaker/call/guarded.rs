@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use crate::actor::BreakerActor;
 use crate::breaker::nested::rejected;
 use crate::breaker::timer::CallTimer;
-use crate::breaker::{Breaker, Permit, Settled, judge};
+use crate::breaker::{Breaker, Permit, Receipt, Settled, judge};
 use crate::circuit::Ending;
 use crate::error::CallError;
 use crate::gate::{Admission, OnItsWay};
@@ -27,9 +27,26 @@ use crate::report::CallSpan;
 
 type Done<T, E> = Result<T, CallError<E>>;
 
-/// A handle, borrowed or held.
-pub(super) trait Handle {
+/// A handle, borrowed or held, or what it is found by.
+pub(crate) trait Handle {
     fn breaker(&self) -> &Breaker;
+
+    #[inline(always)]
+    fn admit(&self) -> Admission {
+        self.breaker().admit()
+    }
+
+    /// Settles a call that passed and was done at its first poll.
+    #[inline(always)]
+    fn settle_passed(&self, epoch: u64, outcome: Outcome, slow: bool) -> Option<Receipt> {
+        self.breaker().settle_passed(epoch, outcome, slow)
+    }
+
+    /// The epoch of a call that passed and goes on.
+    #[inline]
+    fn pin(&self, epoch: u64) -> u64 {
+        epoch
+    }
 }
 
 impl Handle for &Breaker {
@@ -45,8 +62,8 @@ impl Handle for Breaker {
 }
 
 pin_project! {
-    pub(super) struct GuardedFuture<H, F: Future, C> {
-        pub(super) handle: H,
+    pub(crate) struct GuardedFuture<H, F: Future, C> {
+        pub(crate) handle: H,
         classify: C,
         #[pin]
         future: F,
@@ -159,7 +176,7 @@ where
     E: 'static,
     C: Classify<Result<T, E>>,
 {
-    pub(super) const fn new(handle: H, future: F, classify: C) -> Self {
+    pub(crate) const fn new(handle: H, future: F, classify: C) -> Self {
         Self {
             handle,
             classify,
@@ -173,8 +190,8 @@ where
     #[inline(always)]
     fn start(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
         let this = self.as_mut().project();
-        let breaker = this.handle.breaker();
-        let epoch = match breaker.admit() {
+        let handle = this.handle;
+        let epoch = match handle.admit() {
             Admission::Pass(word) => word.epoch(),
             Admission::Reject(rejection) => {
                 this.stage.end_at_once();
@@ -182,11 +199,11 @@ where
             }
             Admission::Ask(question) => return self.acquire(question, cx),
         };
-        let settle_failure = move || drop(breaker.settle_passed(epoch, Outcome::Failure, false));
+        let settle_failure = || drop(handle.settle_passed(epoch, Outcome::Failure, false));
         match poll_armed(this.future, cx, settle_failure) {
             Poll::Ready(result) => {
-                let outcome = judge(breaker.gate(), this.classify, &result);
-                match breaker.settle_passed(epoch, outcome, false) {
+                let outcome = judge(|| handle.breaker().gate(), this.classify, &result);
+                match handle.settle_passed(epoch, outcome, false) {
                     None => {
                         this.stage.end_at_once();
                         Poll::Ready(result.map_err(CallError::Failed))
@@ -194,7 +211,7 @@ where
                     Some(receipt) => self.wait(Some(result), Settled::waiting(receipt), cx),
                 }
             }
-            Poll::Pending => self.run(Leave::Passed { epoch }, cx),
+            Poll::Pending => self.run(epoch, cx),
         }
     }
 
@@ -219,10 +236,13 @@ where
     }
 
     #[inline(never)]
-    fn run(mut self: Pin<&mut Self>, leave: Leave, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
+    fn run(mut self: Pin<&mut Self>, epoch: u64, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
         let gate = self.handle.breaker().gate();
         let limit = gate.call_timeout();
         let slow_call = gate.slow_call();
+        let leave = Leave::Passed {
+            epoch: self.handle.pin(epoch),
+        };
         self.as_mut().enter(Phase::Running {
             leave,
             limit,
@@ -320,7 +340,7 @@ where
                         let polled = poll_armed(this.future.as_mut(), cx, settle_failure);
                         let (result, outcome) = match polled {
                             Poll::Ready(result) => {
-                                let outcome = judge(breaker.gate(), this.classify, &result);
+                                let outcome = judge(|| breaker.gate(), this.classify, &result);
                                 (Some(result), outcome)
                             }
                             Poll::Pending => {

@@ -1,0 +1,342 @@
+//! How one actor runs the breakers of a family.
+//! Who its members are, and what becomes of those that nobody holds, is left to `family.rs`.
+//!
+//! A member is what the actor of a named breaker is, but for a context of its own. Each has a mailbox; the
+//! head of the family reads them all, and for each message lets the member take its place.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use actix::dev::channel::AddressReceiver;
+use actix::dev::{Envelope, EnvelopeProxy};
+use actix::fut::ActorFuture;
+use actix::{Addr, AsyncContext, Context, Handler, SpawnHandle};
+use futures_core::Stream;
+use futures_util::stream::SelectAll;
+
+use super::BreakerActor;
+use super::timers::Timers;
+use crate::breaker::{Breaker, WeakBreaker};
+use crate::caught::{caught, quietly};
+use crate::circuit::Circuit;
+use crate::event::Subscribers;
+use crate::gate::Gate;
+use crate::message::{FollowFamily, Serve};
+
+/// How often what nobody looks at is forgotten.
+const TIDY_EVERY: Duration = Duration::from_secs(10);
+
+/// How many messages to members are handled in one turn.
+const MESSAGES: usize = 128;
+
+/// What an actor has to do with a family.
+pub(super) enum Role {
+    /// It has a breaker of its own, and no family.
+    Alone,
+    /// It runs the members of a family.
+    Head(Box<Head>),
+    /// It is run by a head.
+    Member(Box<Membership>),
+}
+
+pub(super) struct Head {
+    keeper: Weak<dyn Keeper>,
+    events: Arc<Mutex<Subscribers>>,
+    /// In the actor, not in its context, so that a restart keeps them.
+    mailboxes: SelectAll<MemberMailbox>,
+    /// Counts the contexts, whose timers mean nothing in the next one.
+    life: u32,
+    /// Members that had timers when their turn ended.
+    timed: Vec<WeakBreaker>,
+}
+
+pub(super) struct Membership {
+    me: WeakBreaker,
+    events: Arc<Mutex<Subscribers>>,
+}
+
+/// Who keeps the members of a family.
+pub(crate) trait Keeper: Send + Sync + 'static {
+    /// Puts a member away that nobody holds, if it has nothing to do; `is_empty` tells whether its mailbox
+    /// is empty, and is asked when no more handles to it can be had.
+    fn put_away(&self, key: &str, member: &WeakBreaker, is_empty: &mut dyn FnMut() -> bool)
+    -> bool;
+
+    /// Looks for members that nobody holds, and for records that do not matter any more.
+    fn tidy(&self);
+
+    /// Makes known that the head is gone for good.
+    fn retire(&self);
+}
+
+/// The messages to one member. It ends when nobody holds the member any more.
+pub(crate) struct MemberMailbox {
+    receiver: AddressReceiver<BreakerActor>,
+    me: WeakBreaker,
+    key: Arc<str>,
+    keeper: Weak<dyn Keeper>,
+}
+
+impl MemberMailbox {
+    pub(crate) fn new(
+        receiver: AddressReceiver<BreakerActor>,
+        me: WeakBreaker,
+        key: Arc<str>,
+        keeper: Weak<dyn Keeper>,
+    ) -> Self {
+        Self {
+            receiver,
+            me,
+            key,
+            keeper,
+        }
+    }
+}
+
+impl Stream for MemberMailbox {
+    type Item = (Breaker, Envelope<BreakerActor>);
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self {
+            receiver,
+            me,
+            key,
+            keeper,
+        } = self.get_mut();
+        let mut message = Pin::new(&mut *receiver).poll_next(cx);
+        if message.is_pending() {
+            let keeper = keeper.upgrade();
+            let mut is_empty = || {
+                message = Pin::new(&mut *receiver).poll_next(cx);
+                message.is_pending()
+            };
+            // It reads the user's clock, whose panic would cost the member its mailbox.
+            let is_away = keeper.is_some_and(|keeper| {
+                caught(|| keeper.put_away(key, me, &mut is_empty)).unwrap_or(false)
+            });
+            if is_away {
+                return Poll::Ready(None);
+            }
+        }
+        // Whoever has only the address of a member that is gone finds it closed.
+        message.map(|message| Some((me.upgrade()?, message?)))
+    }
+}
+
+/// A member in the head's place, until it is dropped, be it by a panic.
+struct Turn<'a> {
+    head: &'a mut BreakerActor,
+    member: &'a Mutex<BreakerActor>,
+}
+
+impl<'a> Turn<'a> {
+    fn begin(head: &'a mut BreakerActor, member: &'a Mutex<BreakerActor>) -> Self {
+        let life = match &head.role {
+            Role::Head(head) => head.life,
+            Role::Alone | Role::Member(_) => 0,
+        };
+        let mut kept = lock(member);
+        if kept.timers.life != life {
+            kept.timers = Timers::of_life(life);
+        }
+        std::mem::swap(head, &mut *kept);
+        drop(kept);
+        Self { head, member }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut kept = lock(self.member);
+        std::mem::swap(self.head, &mut *kept);
+        let BreakerActor { role, timers, .. } = &mut *kept;
+        if let (Role::Head(head), Role::Member(member)) = (&mut self.head.role, role)
+            && timers.are_set()
+            && !std::mem::replace(&mut timers.listed, true)
+        {
+            if head.timed.len() == head.timed.capacity() {
+                head.timed.retain(|member| member.upgrade().is_some());
+            }
+            head.timed.push(member.me.clone());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BreakerActor {
+    /// Makes the head of a family. Its own circuit is one that no member has.
+    pub(crate) fn head(
+        circuit: Circuit,
+        gate: Arc<Gate>,
+        keeper: Weak<dyn Keeper>,
+        events: Arc<Mutex<Subscribers>>,
+    ) -> Self {
+        let head = Head {
+            keeper,
+            events,
+            mailboxes: SelectAll::new(),
+            life: 0,
+            timed: Vec::new(),
+        };
+        Self::in_role(Role::Head(Box::new(head)), circuit, gate, 0)
+    }
+
+    /// Makes what a head keeps of a member.
+    pub(crate) fn member(
+        circuit: Circuit,
+        gate: Arc<Gate>,
+        seq: u64,
+        me: WeakBreaker,
+        events: Arc<Mutex<Subscribers>>,
+    ) -> Self {
+        let role = Role::Member(Box::new(Membership { me, events }));
+        Self::in_role(role, circuit, gate, seq)
+    }
+
+    /// What there is to keep of a member that nobody holds.
+    pub(crate) fn kept(&self) -> (&Circuit, u64) {
+        (&self.circuit, self.seq)
+    }
+
+    /// Whether nobody listens to the breaker, and nothing of it is to come.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let subscribers = self
+            .subscribers
+            .as_ref()
+            .map_or(0, |all| lock(all).living());
+        subscribers == 0 && !self.timers.are_set() && !self.circuit.has_news()
+    }
+
+    /// Lets a member take the head's place.
+    fn in_turn_of<R>(&mut self, member: &Breaker, handle: impl FnOnce(&mut Self) -> R) -> R {
+        match member.kept() {
+            Some(kept) => handle(Turn::begin(self, kept).head),
+            None => handle(self),
+        }
+    }
+
+    /// Where messages to the breaker whose turn it is go to.
+    pub(super) fn address(&self, ctx: &Context<Self>) -> Addr<Self> {
+        let member = match &self.role {
+            Role::Member(member) => member.me.upgrade(),
+            Role::Alone | Role::Head(_) => None,
+        };
+        member.map_or_else(|| ctx.address(), |member| member.addr().clone())
+    }
+
+    /// Those who listen to all members of the family.
+    pub(super) fn family_events(&self) -> Option<&Arc<Mutex<Subscribers>>> {
+        match &self.role {
+            Role::Member(member) => Some(&member.events),
+            Role::Alone | Role::Head(_) => None,
+        }
+    }
+
+    /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
+    /// holds it then.
+    pub(super) fn later(
+        &self,
+        ctx: &mut Context<Self>,
+        wait: Duration,
+        wake: fn(&mut Self, &mut Context<Self>),
+    ) -> SpawnHandle {
+        let Role::Member(member) = &self.role else {
+            return ctx.run_later(wait, wake);
+        };
+        let me = member.me.clone();
+        ctx.run_later(wait, move |head, ctx| {
+            if let Some(member) = me.upgrade() {
+                head.in_turn_of(&member, |actor| wake(actor, ctx));
+            }
+        })
+    }
+
+    /// Makes known to the members that the head is gone for good.
+    pub(super) fn retire_members(&self) {
+        if let Role::Head(head) = &self.role
+            && let Some(keeper) = head.keeper.upgrade()
+        {
+            keeper.retire();
+        }
+    }
+
+    /// In a new context: reads the members' mailboxes again, and sets their timers.
+    pub(super) fn start_members(&mut self, ctx: &mut Context<Self>) {
+        let Role::Head(head) = &mut self.role else {
+            return;
+        };
+        head.life = head.life.wrapping_add(1);
+        let timed = std::mem::take(&mut head.timed);
+        let keeper = Weak::clone(&head.keeper);
+        ctx.spawn(Reading);
+        ctx.run_interval(TIDY_EVERY, move |_, _| {
+            if let Some(keeper) = keeper.upgrade() {
+                quietly(|| keeper.tidy());
+            }
+        });
+        for member in timed.iter().filter_map(WeakBreaker::upgrade) {
+            self.in_turn_of(&member, |actor| {
+                let ((), outbox) = actor.step(ctx, |_, _| ());
+                outbox.deliver();
+            });
+        }
+    }
+}
+
+/// Reads the mailboxes of all members, for as long as the head's context lives.
+struct Reading;
+
+impl ActorFuture<BreakerActor> for Reading {
+    type Output = ();
+
+    fn poll(
+        self: Pin<&mut Self>,
+        head: &mut BreakerActor,
+        ctx: &mut Context<BreakerActor>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<()> {
+        for _ in 0..MESSAGES {
+            if ctx.waiting() {
+                break;
+            }
+            let Role::Head(role) = &mut head.role else {
+                return Poll::Ready(());
+            };
+            // An end means that there are no members now, not that there will be none.
+            let Poll::Ready(Some((member, mut message))) =
+                Pin::new(&mut role.mailboxes).poll_next(cx)
+            else {
+                return Poll::Pending;
+            };
+            head.in_turn_of(&member, |actor| message.handle(actor, ctx));
+        }
+        // The others on this arbiter have their turn first.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Handler<Serve> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, Serve(mailbox): Serve, _: &mut Context<Self>) {
+        if let Role::Head(head) = &mut self.role {
+            head.mailboxes.push(mailbox);
+        }
+    }
+}
+
+impl Handler<FollowFamily> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, FollowFamily(subscriber): FollowFamily, _: &mut Context<Self>) {
+        if let Role::Head(head) = &self.role {
+            lock(&head.events).add_actor(subscriber, None);
+        }
+    }
+}
