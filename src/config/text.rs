@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
+use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold};
 use crate::policy::{SlowCall, TripPolicy, Window};
 
 /// The fields as they stand in a file; what is missing keeps its default.
@@ -33,6 +33,8 @@ struct Fields {
     probe_timeout: Option<Scalar>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_inconclusive: Option<Scalar>,
+    #[serde(deserialize_with = "hold", skip_serializing_if = "Option::is_none")]
+    hold: Option<HoldFields>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -85,6 +87,16 @@ struct BackoffFields {
     max: Scalar,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HoldFields {
+    capacity: Scalar,
+    held_ttl: Scalar,
+    release_interval: Scalar,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    growing: Option<Scalar>,
+}
+
 /// Reads a nested field, putting its name before whatever is wrong inside it.
 fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &'static str,
@@ -99,6 +111,10 @@ fn trip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TripFields>
 
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BackoffFields>, D::Error> {
     named("backoff", deserializer)
+}
+
+fn hold<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HoldFields>, D::Error> {
+    named("hold", deserializer)
 }
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WindowFields, D::Error> {
@@ -322,6 +338,31 @@ impl From<&TripPolicy> for TripFields {
     }
 }
 
+impl HoldFields {
+    fn read(self) -> Result<Hold, ConfigError> {
+        Ok(Hold {
+            capacity: self.capacity.count("hold.capacity")?,
+            held_ttl: self.held_ttl.span("hold.held_ttl")?,
+            release_interval: self.release_interval.span("hold.release_interval")?,
+            growing: match self.growing {
+                Some(flag) => flag.flag("hold.growing")?,
+                None => false,
+            },
+        })
+    }
+}
+
+impl From<Hold> for HoldFields {
+    fn from(hold: Hold) -> Self {
+        Self {
+            capacity: Scalar::Whole(hold.capacity.into()),
+            held_ttl: Scalar::of(hold.held_ttl),
+            release_interval: Scalar::of(hold.release_interval),
+            growing: Some(Scalar::Flag(hold.growing)),
+        }
+    }
+}
+
 impl Fields {
     fn read(self) -> Result<BreakerConfig, ConfigError> {
         let mut builder = BreakerConfigBuilder::default();
@@ -355,6 +396,9 @@ impl Fields {
         if let Some(probes) = self.max_inconclusive {
             builder.max_inconclusive = probes.count("max_inconclusive")?;
         }
+        if let Some(hold) = self.hold {
+            builder = builder.hold(hold.read()?);
+        }
         builder.build()
     }
 }
@@ -382,6 +426,7 @@ impl Serialize for BreakerConfig {
             successes_to_close: Some(Scalar::Whole(self.successes_to_close().into())),
             probe_timeout: Some(Scalar::of(self.probe_timeout())),
             max_inconclusive: Some(Scalar::Whole(self.max_inconclusive().into())),
+            hold: self.hold().map(HoldFields::from),
         }
         .serialize(serializer)
     }
