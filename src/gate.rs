@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use letters::{Held, Letters, OnItsWay, Taken, end_of_drop};
+pub(crate) use letters::{Held, Left, Letters, OnItsWay, Taken, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
@@ -208,6 +208,16 @@ impl Gate {
         Admission::Reject(rejected)
     }
 
+    /// Whether questions are on their way to the actor. Who finds none sees all that came of those before.
+    pub(crate) fn has_questions(&self) -> bool {
+        self.asked.load(Ordering::Acquire) > 0
+    }
+
+    /// Announces a message that may wait where `capacity` may; `None` if too many are on their way.
+    pub(crate) fn ask_to_hold(self: &Arc<Self>, capacity: u32) -> Option<OnItsWay> {
+        OnItsWay::new(self, |gate| &gate.asked, capacity.max(MOST_ON_THEIR_WAY))
+    }
+
     /// Whether the clock has reached `until`.
     #[cold]
     fn is_over(&self, until: u64) -> bool {
@@ -347,9 +357,10 @@ impl Gate {
         // out and has not handled yet is seen in `empty_at`, the last.
         self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
+            && self.asked.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
             && self.stripes.tallied() == 0
-            && self.load().state() == CircuitState::Closed
+            && self.load().is_closed_and_empty()
             && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
     }
 

@@ -81,6 +81,7 @@ mod config;
 mod error;
 mod event;
 mod gate;
+mod hold;
 pub mod message;
 mod outcome;
 mod policy;
@@ -88,16 +89,16 @@ mod random;
 mod report;
 mod supervisor;
 
-pub use actor::BreakerActor;
+pub use actor::{BreakerActor, HeldCounts};
 pub use breaker::{
-    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, IntoCall, Permit,
-    Settled, Target,
+    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, HeldAsk, IntoCall,
+    Permit, Settled, Target, Tell,
 };
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold};
-pub use error::{AskError, CallError, CreateError, Rejected};
-pub use event::{Lagged, StateChanged, Transitions};
+pub use error::{AskError, CallError, CreateError, Rejected, TellError};
+pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};

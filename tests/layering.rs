@@ -26,7 +26,7 @@ const LAYERS: [(&[&str], Siblings); 6] = [
         &["gate", "event", "error", "store", "report"],
         Siblings::OneWay,
     ),
-    (&["circuit"], Siblings::OneWay),
+    (&["circuit", "hold"], Siblings::OneWay),
     (
         &["config", "policy", "outcome", "random", "clock"],
         Siblings::OneWay,

@@ -9,6 +9,7 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Message};
 
 use super::BreakerActor;
+use super::holding::Drops;
 use crate::caught::quietly;
 use crate::circuit::Panicked;
 use crate::event::{StateChanged, Subscribers};
@@ -29,6 +30,7 @@ pub(super) struct News {
     pub(super) panicked: Vec<Panicked>,
     pub(super) lost_probes: u64,
     pub(super) order: Option<Order>,
+    pub(super) drops: Option<Drops>,
 }
 
 /// An operator's order, for the log.
@@ -72,6 +74,7 @@ impl Outbox {
                 panicked: Vec::new(),
                 lost_probes: 0,
                 order: None,
+                drops: None,
             })
         })
     }
@@ -107,6 +110,9 @@ impl News {
         }
         if self.lost_probes > 0 {
             report::lost_probes(name, self.lost_probes);
+        }
+        if let Some(drops) = self.drops {
+            drops.deliver();
         }
     }
 }
