@@ -393,9 +393,10 @@ impl Breaker {
     /// | open, forced open | is handed back, [`Rejected`](crate::TellError::Rejected) | |
     /// | open and due, half-open | is a probe if the breaker admits it, else is handed back | delivered: a success, for it is all there is to know |
     ///
-    /// In every state a full mailbox is [`Full`](crate::TellError::Full) and an ignored outcome, for a local
-    /// refusal says nothing of the target; a closed one is [`Closed`](crate::TellError::Closed) and a failure
-    /// (R19).
+    /// A full mailbox is [`Full`](crate::TellError::Full) and an ignored outcome, for a local refusal says
+    /// nothing of the target; a closed one is [`Closed`](crate::TellError::Closed) and a failure (R19). actix
+    /// takes one message beyond the capacity from each address, and what the breaker delivers itself, a probe
+    /// or one that waited, has an address of its own: it finds no mailbox full.
     ///
     /// # Errors
     ///

@@ -3,6 +3,8 @@
 
 mod backoff;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::future::Future;

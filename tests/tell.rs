@@ -187,7 +187,10 @@ async fn a_full_mailbox_hands_the_message_back_and_is_ignored() {
     assert!(!given_back.is_empty());
     assert_eq!(d.w.state(), CircuitState::Closed);
     let snapshot = d.w.snapshot().await;
-    assert_eq!(snapshot.calls.ignored, given_back.len() as u64);
+    assert_eq!(
+        snapshot.calls.ignored,
+        u64::try_from(given_back.len()).unwrap()
+    );
     go.send(()).unwrap();
     let mut all = d.lines().await;
     all.extend(given_back);

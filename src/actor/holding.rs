@@ -1,18 +1,17 @@
 //! What the actor does with messages in its care: it sends them, lets them wait, gives them back.
 //! When those who wait may go is decided by `hold.rs` and the circuit.
 
+mod care;
+mod told;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use actix::{AsyncContext, Context, Handler, SpawnHandle};
-use serde::Serialize;
+use actix::{AsyncContext, Context, SpawnHandle};
 
 use super::BreakerActor;
-use super::outbox::Told;
 use super::parcel::{Answer, Delivery, GivenUp, Parcel, Sending};
 use crate::caught::{caught, quietly};
 use crate::circuit::{Circuit, Ending, Permit};
@@ -21,37 +20,12 @@ use crate::config::Hold;
 use crate::event::{DropReason, HeldDropped, Subscribers};
 use crate::gate::{Gate, Left};
 use crate::hold::{Pace, Queue, Seat, Turn, Waiting};
-use crate::message::{Bring, SubscribeDrops};
 use crate::outcome::Outcome;
-use crate::report;
-
-/// How often the actor looks at a clock that the runtime's timers do not follow, while messages wait.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(super) use told::Drops;
+pub use told::HeldCounts;
 
 /// How many drops are told of callers that were turned away all at once; more are only counted.
 const MOST_TOLD: u64 = 128;
-
-/// What became of the messages that were to wait, since the breaker was made.
-///
-/// `held` is the sum of `released`, `dropped` and those that wait now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct HeldCounts {
-    /// Messages that had to wait.
-    pub held: u64,
-    /// Of those, messages that were sent.
-    pub released: u64,
-    /// Of those, messages that were not: they expired, or their callers went away.
-    pub dropped: u64,
-    /// Messages that found no room to wait.
-    pub full: u64,
-}
-
-impl HeldCounts {
-    fn add(count: &mut u64) {
-        *count = count.saturating_add(1);
-    }
-}
 
 /// The messages in the actor's care. A restart of the actor keeps them.
 #[derive(Default)]
@@ -375,119 +349,5 @@ fn settle(circuit: &mut Circuit, permit: Permit, outcome: Option<Outcome>, now: 
             slow: false,
         };
         circuit.end(permit, ending, now);
-    }
-}
-
-/// Drops to be told.
-pub(super) struct Drops {
-    subscribers: Option<Rc<RefCell<Subscribers<HeldDropped>>>>,
-    logs_full: bool,
-    events: Vec<HeldDropped>,
-}
-
-impl Drops {
-    pub(super) fn deliver(self) {
-        let mut logs_full = self.logs_full;
-        for event in &self.events {
-            if event.why != DropReason::Full || std::mem::take(&mut logs_full) {
-                report::held_dropped(event);
-            }
-            if let Some(subscribers) = &self.subscribers {
-                subscribers.borrow_mut().tell(event);
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Drops {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Drops").field(&self.events).finish()
-    }
-}
-
-impl BreakerActor {
-    /// Whether messages wait.
-    pub(super) fn is_holding(&self) -> bool {
-        self.holding.as_ref().is_some_and(|all| all.waiting() > 0)
-    }
-
-    /// Does what is due with the messages in its care. Most breakers have none.
-    #[inline]
-    pub(super) fn tend_held(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        if self.holding.is_some() {
-            self.tend_all(ctx, now);
-        }
-    }
-
-    #[inline(never)]
-    fn tend_all(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        let Some(holding) = &mut self.holding else {
-            return;
-        };
-        let again = holding.tend(&mut Round {
-            circuit: &mut self.circuit,
-            gate: &self.gate,
-            ctx,
-            now,
-        });
-        let follows = self.gate.clock().drives_timers();
-        let timer = if follows {
-            again.map(|at| (at, at.since(now)))
-        } else {
-            // One that is set stays: its instant says nothing.
-            (holding.waiting() > 0).then_some((Timestamp::ZERO, LOOK_EVERY))
-        };
-        if timer.map(|(at, _)| at) == holding.timer.map(|(at, _)| at) {
-            return;
-        }
-        if let Some((_, outdated)) = holding.timer.take() {
-            ctx.cancel_future(outdated);
-        }
-        if let Some((at, wait)) = timer {
-            let timer = ctx.run_later(wait, |actor, ctx| {
-                if let Some(holding) = &mut actor.holding {
-                    holding.forget_timer();
-                }
-                let ((), outbox) = actor.step(ctx, Circuit::advance);
-                outbox.deliver();
-            });
-            holding.timer = Some((at, timer));
-        }
-    }
-
-    /// Tells callers what became of their messages, once that is published.
-    pub(super) fn answer_held(&mut self, now: Timestamp) {
-        if let Some(holding) = &mut self.holding {
-            for (since, answer) in std::mem::take(&mut holding.answers) {
-                if let Ok(Some(why)) = caught(answer) {
-                    holding.note(why, since, &self.gate, now);
-                }
-            }
-        }
-    }
-}
-
-impl Handler<Bring> for BreakerActor {
-    type Result = ();
-
-    fn handle(&mut self, message: Bring, ctx: &mut Context<Self>) {
-        let Bring { parcel, question } = message;
-        let holding = self.holding.get_or_insert_default();
-        holding.arrivals.push_back(parcel);
-        let ((), outbox) = self.step(ctx, |_, _| ());
-        // Only now: who sees that nothing is on its way also sees what waits.
-        drop(question);
-        outbox.deliver();
-    }
-}
-
-impl Handler<SubscribeDrops> for BreakerActor {
-    type Result = Told<()>;
-
-    fn handle(&mut self, message: SubscribeDrops, _: &mut Context<Self>) -> Told<()> {
-        let holding = self.holding.get_or_insert_default();
-        let subscribers = holding.subscribers.get_or_insert_default();
-        subscribers.borrow_mut().add_actor(message.subscriber, None);
-        Told::already(())
     }
 }

@@ -155,8 +155,15 @@ where
     /// come before. Other asks do not wait and may overtake those who do, but for the probe at the end of a
     /// break. A restart of the breaker's actor keeps them.
     ///
+    /// They reach their targets in the order in which the breaker got them. One caller's messages keep their
+    /// order also where some go straight through, unless the target's mailbox is full: actix keeps such a
+    /// message back until its future is polled, as it does with `addr.send(msg)`.
+    ///
     /// Without a [`Hold`](crate::Hold) in the breaker's config this is [`send`](Self::send). If the policy is
     /// taken away while messages wait, those still leave as it said.
+    ///
+    /// Do not wait for it inside a call that the same breaker guards: that call may be the probe which has to
+    /// end first.
     ///
     /// # Errors
     ///

@@ -126,7 +126,7 @@ mod tests {
                 failures: 1,
                 within: None,
             })
-            .break_duration(10 * SECOND)
+            .break_duration(Duration::from_secs(10))
             .hold(hold);
         let mut circuit = Circuit::new(config.build().unwrap(), at(0));
         fail(&mut circuit, 0);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn steady() -> Hold {
-        Hold::new(10, 100 * SECOND, SECOND)
+        Hold::new(10, Duration::from_secs(100), SECOND)
     }
 
     fn turn(pace: &mut Pace, circuit: &Circuit, seconds: u64) -> Turn {

@@ -1,0 +1,103 @@
+//! When the actor looks after the messages in its care: at every step, and by a timer of their own.
+
+use std::time::Duration;
+
+use actix::{AsyncContext, Context, Handler};
+
+use super::Round;
+use crate::actor::BreakerActor;
+use crate::actor::outbox::Told;
+use crate::caught::caught;
+use crate::circuit::Circuit;
+use crate::clock::Timestamp;
+use crate::message::{Bring, SubscribeDrops};
+
+/// How often the actor looks at a clock that the runtime's timers do not follow, while messages wait.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+impl BreakerActor {
+    /// Whether messages wait.
+    pub(in crate::actor) fn is_holding(&self) -> bool {
+        self.holding.as_ref().is_some_and(|all| all.waiting() > 0)
+    }
+
+    /// Does what is due with the messages in its care. Most breakers have none.
+    #[inline]
+    pub(in crate::actor) fn tend_held(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        if self.holding.is_some() {
+            self.tend_all(ctx, now);
+        }
+    }
+
+    #[inline(never)]
+    fn tend_all(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        let Some(holding) = &mut self.holding else {
+            return;
+        };
+        let again = holding.tend(&mut Round {
+            circuit: &mut self.circuit,
+            gate: &self.gate,
+            ctx,
+            now,
+        });
+        let follows = self.gate.clock().drives_timers();
+        let timer = if follows {
+            again.map(|at| (at, at.since(now)))
+        } else {
+            // One that is set stays: its instant says nothing.
+            (holding.waiting() > 0).then_some((Timestamp::ZERO, LOOK_EVERY))
+        };
+        if timer.map(|(at, _)| at) == holding.timer.map(|(at, _)| at) {
+            return;
+        }
+        if let Some((_, outdated)) = holding.timer.take() {
+            ctx.cancel_future(outdated);
+        }
+        if let Some((at, wait)) = timer {
+            let timer = ctx.run_later(wait, |actor, ctx| {
+                if let Some(holding) = &mut actor.holding {
+                    holding.forget_timer();
+                }
+                let ((), outbox) = actor.step(ctx, Circuit::advance);
+                outbox.deliver();
+            });
+            holding.timer = Some((at, timer));
+        }
+    }
+
+    /// Tells callers what became of their messages, once that is published.
+    pub(in crate::actor) fn answer_held(&mut self, now: Timestamp) {
+        if let Some(holding) = &mut self.holding {
+            for (since, answer) in std::mem::take(&mut holding.answers) {
+                if let Ok(Some(why)) = caught(answer) {
+                    holding.note(why, since, &self.gate, now);
+                }
+            }
+        }
+    }
+}
+
+impl Handler<Bring> for BreakerActor {
+    type Result = ();
+
+    fn handle(&mut self, message: Bring, ctx: &mut Context<Self>) {
+        let Bring { parcel, question } = message;
+        let holding = self.holding.get_or_insert_default();
+        holding.arrivals.push_back(parcel);
+        let ((), outbox) = self.step(ctx, |_, _| ());
+        // Only now: who sees that nothing is on its way also sees what waits.
+        drop(question);
+        outbox.deliver();
+    }
+}
+
+impl Handler<SubscribeDrops> for BreakerActor {
+    type Result = Told<()>;
+
+    fn handle(&mut self, message: SubscribeDrops, _: &mut Context<Self>) -> Told<()> {
+        let holding = self.holding.get_or_insert_default();
+        let subscribers = holding.subscribers.get_or_insert_default();
+        subscribers.borrow_mut().add_actor(message.subscriber, None);
+        Told::already(())
+    }
+}
