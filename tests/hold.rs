@@ -1,5 +1,5 @@
 //! Messages that wait inside a breaker: their order, how they leave, and how each of them ends.
-//! The seed that holds messages is Fedify (SEED_SYSTEMS.md 1.3 to 1.5); what it does is named in comments.
+//! The seed that holds messages is Fedify; where it does the same, the comment names its rule or test.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -909,10 +909,16 @@ async fn messages_whose_destructors_panic_hurt_nobody() {
     assert!(p.w.breakers.remove("b"));
     assert_eq!(last.await, Err(AskError::Closed));
     quiet().await;
-    use DropReason::{BreakerGone, CallerGone, Expired, Full};
     assert_eq!(
         p.drops(),
-        [Full, CallerGone, Expired, Expired, Expired, BreakerGone]
+        [
+            DropReason::Full,
+            DropReason::CallerGone,
+            DropReason::Expired,
+            DropReason::Expired,
+            DropReason::Expired,
+            DropReason::BreakerGone
+        ]
     );
 }
 
@@ -988,6 +994,16 @@ struct Numbered {
     number: u32,
 }
 
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Ready;
+
+impl Handler<Ready> for Accountant {
+    type Result = ();
+
+    fn handle(&mut self, _: Ready, _: &mut Context<Self>) {}
+}
+
 struct Accountant {
     last: Vec<Option<u32>>,
     handled: u32,
@@ -1013,7 +1029,7 @@ impl Handler<Numbered> for Accountant {
         DELIVERED.fetch_add(1, Ordering::SeqCst);
         self.handled += 1;
         // A failure now and then, to have it trip.
-        if self.handled % 499 == 0 {
+        if self.handled.is_multiple_of(499) {
             Err(BAD)
         } else {
             Ok(message.number)
@@ -1040,6 +1056,8 @@ async fn every_message_of_many_callers_is_accounted_for() {
         handled: 0,
     };
     let accountant = Actor::start_in_arbiter(&Arbiter::new().handle(), |_| accountant);
+    // Its mailbox has its capacity once it has started.
+    accountant.send(Ready).await.unwrap();
     let mut results = Vec::new();
     for (caller, arbiter) in arbiters.iter().enumerate() {
         let (sender, receiver) = oneshot::channel();
