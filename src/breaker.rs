@@ -426,7 +426,9 @@ impl Breaker {
     /// let breaker = Breakers::start().create("log", BreakerConfig::default()).unwrap();
     /// let log = Log.start();
     /// if let Err(error) = breaker.tell(&log, Line("hello")).await {
-    ///     println!("not delivered, {error}: {}", error.into_message().0);
+    ///     println!("not delivered: {error}");
+    ///     let Line(text) = error.into_message();
+    ///     println!("still here: {text}");
     /// }
     /// # }
     /// ```

@@ -20,6 +20,11 @@
 //! The actor ends that (`SeqCst`) before it looks; what was left, the mark on the letterbox and the
 //! request are all in the same one order, so it finds what it was not asked for once more.
 //!
+//! A message that may wait goes straight to its target only if nothing is on its way to the actor, and then
+//! the word says that nothing waits. The actor takes a message off the count (`AcqRel`) after it published
+//! that it waits, and publishes that nothing waits after it sent the last. So who finds the count at zero
+//! (acquire), and only then loads the word (acquire), overtakes none of its own.
+//!
 //! `gate/model.rs` has loom check all this:
 //! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
@@ -355,12 +360,13 @@ impl Gate {
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it. What the actor took
         // out and has not handled yet is seen in `empty_at`, the last.
-        self.held.load(Ordering::Acquire) == 0
+        self.asked.load(Ordering::Acquire) == 0
+            && !self.load().has(Flags::WAITING)
+            && self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
-            && self.asked.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
             && self.stripes.tallied() == 0
-            && self.load().is_closed_and_empty()
+            && self.load().state() == CircuitState::Closed
             && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
     }
 

@@ -69,6 +69,8 @@
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
+//! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
+//! | messages without a reply | [`Breaker::tell`], [`TellError`] |
 //!
 //! Features: none yet; the crate does all it does with its default ones.
 

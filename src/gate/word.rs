@@ -81,11 +81,6 @@ impl Word {
         self.0 & STATE <= FORCED_CLOSED
     }
 
-    /// Whether the circuit is closed and nothing waits in the breaker.
-    pub(super) fn is_closed_and_empty(self) -> bool {
-        self.state() == CircuitState::Closed && !self.has(Flags::WAITING)
-    }
-
     pub(crate) const fn state(self) -> CircuitState {
         match self.0 & STATE {
             CLOSED => CircuitState::Closed,
