@@ -14,6 +14,8 @@
 
 mod harness;
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,6 +61,11 @@ struct Clerk {
 
 impl Actor for Clerk {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        // Beyond its capacity actix keeps a message back until its future is polled.
+        ctx.set_mailbox_capacity(0);
+    }
 }
 
 impl Supervised for Clerk {}
@@ -981,6 +988,88 @@ async fn one_who_listens_to_drops_and_panics_or_is_slow_is_not_felt() {
     assert_eq!(drops.len(), 200);
     let seqs: Vec<u64> = drops.iter().map(|drop| drop.seq).collect();
     assert_eq!(seqs, (1..=200).collect::<Vec<_>>());
+}
+
+// Anything, in any order.
+
+/// How a future ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Replied,
+    Expired,
+    Full,
+    Timeout,
+}
+
+#[actix::test]
+async fn under_random_schedules_each_message_ends_once_and_arrives_in_order() {
+    pause();
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let interval = Duration::from_millis(random.u64(50..3000));
+        let ttl = Duration::from_millis(random.u64(1000..40_000));
+        let hold = Hold::new(random.u32(1..12), ttl, interval);
+        let hold = if random.bool() { hold.growing() } else { hold };
+        let trap = Trap::default();
+        let p = post_of(Breakers::builder().clock(Arc::new(trap.clone())), hold).await;
+        let ends: Rc<RefCell<Vec<Vec<End>>>> = Rc::default();
+        let mut tasks = Vec::new();
+        for _ in 0..120 {
+            let id = u32::try_from(tasks.len()).unwrap();
+            match random.u32(0..24) {
+                0 => p.w.breaker.reset().await.unwrap_or(()),
+                1 => {
+                    let order = ForceOpen::new("x").ttl(Duration::from_secs(random.u64(1..20)));
+                    drop(p.w.breaker.force_open(order).await);
+                }
+                2 => p.w.breaker.release().await.unwrap_or(()),
+                3 => trap.set(),
+                4 | 5 if !tasks.is_empty() => {
+                    // Its caller goes away, if it is still there.
+                    let task: &tokio::task::JoinHandle<()> = &tasks[random.usize(0..tasks.len())];
+                    task.abort();
+                }
+                6..=9 => pass(Duration::from_millis(random.u64(0..6000))).await,
+                10 => quiet().await,
+                _ => {
+                    let act = match random.u32(0..10) {
+                        0 | 1 => Act::Bad,
+                        2 | 3 => Act::Late(Duration::from_millis(random.u64(0..1500))),
+                        4 => Act::Hang,
+                        _ => Act::Good,
+                    };
+                    ends.borrow_mut().push(Vec::new());
+                    let held = p.send(id, act);
+                    let ends = Rc::clone(&ends);
+                    tasks.push(actix::spawn(async move {
+                        let end = match held.await {
+                            Ok(_) => End::Replied,
+                            Err(AskError::HoldExpired(_)) => End::Expired,
+                            Err(AskError::HoldFull { .. }) => End::Full,
+                            Err(AskError::Timeout(_)) => End::Timeout,
+                            Err(error) => panic!("seed {seed}: {error:?}"),
+                        };
+                        ends.borrow_mut()[id as usize].push(end);
+                    }));
+                }
+            }
+        }
+        pass(TTL).await;
+        let seen = p.ids();
+        assert!(seen.is_sorted_by(|a, b| a < b), "seed {seed}: {seen:?}");
+        for (id, (ends, task)) in ends.borrow().iter().zip(tasks).enumerate() {
+            let aborted = task.await.is_err();
+            let was_seen = seen.contains(&u32::try_from(id).unwrap());
+            match ends[..] {
+                [] => assert!(aborted, "seed {seed}: {id} never ended"),
+                [End::Replied | End::Timeout] => assert!(was_seen, "seed {seed}: {id}"),
+                [End::Expired | End::Full] => assert!(!was_seen, "seed {seed}: {id}"),
+                _ => panic!("seed {seed}: {id} ended as {ends:?}"),
+            }
+        }
+        let (waiting, ..) = p.counts().await;
+        assert_eq!(waiting, 0, "seed {seed}");
+    }
 }
 
 // Sums.
