@@ -77,8 +77,9 @@ impl BreakerActor {
         // Those who wait come before whatever came later.
         self.tend_held(ctx, now);
         let result = decide(&mut self.circuit, now);
-        self.tend_held(ctx, now);
+        let again = self.tend_held(ctx, now);
         self.publish(ctx, now);
+        self.set_held_timer(ctx, again, now);
         self.answer_held(now);
         self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);

@@ -1088,7 +1088,8 @@ async fn under_random_schedules_each_message_ends_once_and_arrives_in_order() {
         pass(TTL).await;
         let seen = p.ids();
         assert!(seen.is_sorted_by(|a, b| a < b), "seed {seed}: {seen:?}");
-        for (id, (ends, task)) in ends.borrow().iter().zip(tasks).enumerate() {
+        let ends = ends.take();
+        for (id, (ends, task)) in ends.iter().zip(tasks).enumerate() {
             let aborted = task.await.is_err();
             let was_seen = seen.contains(&u32::try_from(id).unwrap());
             match ends[..] {

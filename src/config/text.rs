@@ -2,14 +2,17 @@
 //! Every value passes through [`Scalar`], so that a refusal can name its field whatever the format.
 //! The ranges are not here: reading ends in the builder, and so in the one validator.
 
+mod hold;
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold};
+use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 use crate::policy::{SlowCall, TripPolicy, Window};
+use hold::{HoldFields, hold};
 
 /// The fields as they stand in a file; what is missing keeps its default.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
@@ -87,16 +90,6 @@ struct BackoffFields {
     max: Scalar,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HoldFields {
-    capacity: Scalar,
-    held_ttl: Scalar,
-    release_interval: Scalar,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    growing: Option<Scalar>,
-}
-
 /// Reads a nested field, putting its name before whatever is wrong inside it.
 fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &'static str,
@@ -111,10 +104,6 @@ fn trip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TripFields>
 
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BackoffFields>, D::Error> {
     named("backoff", deserializer)
-}
-
-fn hold<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HoldFields>, D::Error> {
-    named("hold", deserializer)
 }
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WindowFields, D::Error> {
@@ -334,31 +323,6 @@ impl From<&TripPolicy> for TripFields {
                 }),
             },
             TripPolicy::Custom(_) => Self::Custom,
-        }
-    }
-}
-
-impl HoldFields {
-    fn read(self) -> Result<Hold, ConfigError> {
-        Ok(Hold {
-            capacity: self.capacity.count("hold.capacity")?,
-            held_ttl: self.held_ttl.span("hold.held_ttl")?,
-            release_interval: self.release_interval.span("hold.release_interval")?,
-            growing: match self.growing {
-                Some(flag) => flag.flag("hold.growing")?,
-                None => false,
-            },
-        })
-    }
-}
-
-impl From<Hold> for HoldFields {
-    fn from(hold: Hold) -> Self {
-        Self {
-            capacity: Scalar::Whole(hold.capacity.into()),
-            held_ttl: Scalar::of(hold.held_ttl),
-            release_interval: Scalar::of(hold.release_interval),
-            growing: Some(Scalar::Flag(hold.growing)),
         }
     }
 }

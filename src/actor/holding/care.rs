@@ -21,39 +21,49 @@ impl BreakerActor {
         self.holding.as_ref().is_some_and(|all| all.waiting() > 0)
     }
 
-    /// Does what is due with the messages in its care. Most breakers have none.
+    /// Does what is due with the messages in its care; tells when to come again. Most breakers have none.
     #[inline]
-    pub(in crate::actor) fn tend_held(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        if self.holding.is_some() {
-            self.tend_all(ctx, now);
-        }
-    }
-
-    #[inline(never)]
-    fn tend_all(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
-        let Some(holding) = &mut self.holding else {
-            return;
-        };
-        let again = holding.tend(&mut Round {
+    pub(in crate::actor) fn tend_held(
+        &mut self,
+        ctx: &Context<Self>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let holding = self.holding.as_mut()?;
+        holding.tend(&mut Round {
             circuit: &mut self.circuit,
             gate: &self.gate,
             ctx,
             now,
-        });
-        let follows = self.gate.clock().drives_timers();
-        let timer = if follows {
+        })
+    }
+
+    /// Sets the timer of those who wait, to go off at `again` at the latest.
+    #[inline]
+    pub(in crate::actor) fn set_held_timer(
+        &mut self,
+        ctx: &mut Context<Self>,
+        again: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        let Some(holding) = &mut self.holding else {
+            return;
+        };
+        let next = if self.gate.clock().drives_timers() {
             again.map(|at| (at, at.since(now)))
         } else {
             // One that is set stays: its instant says nothing.
             (holding.waiting() > 0).then_some((Timestamp::ZERO, LOOK_EVERY))
         };
-        if timer.map(|(at, _)| at) == holding.timer.map(|(at, _)| at) {
-            return;
+        match (next, &holding.timer) {
+            (None, None) => return,
+            // One that goes off too early does no harm, and is not set again at each step.
+            (Some((at, _)), Some((set, _))) if *set <= at => return,
+            _ => {}
         }
         if let Some((_, outdated)) = holding.timer.take() {
             ctx.cancel_future(outdated);
         }
-        if let Some((at, wait)) = timer {
+        if let Some((at, wait)) = next {
             let timer = ctx.run_later(wait, |actor, ctx| {
                 if let Some(holding) = &mut actor.holding {
                     holding.forget_timer();
