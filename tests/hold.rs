@@ -15,6 +15,7 @@
 mod harness;
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -959,6 +960,80 @@ async fn messages_whose_destructors_panic_hurt_nobody() {
     );
 }
 
+// R26: as those of subscribers, the wakers of callers are their own.
+#[actix::test]
+async fn a_caller_whose_waker_panics_is_felt_by_nobody() {
+    struct Trouble;
+    impl std::task::Wake for Trouble {
+        fn wake(self: Arc<Self>) {
+            panic!("trap in a waker");
+        }
+    }
+    let p = post(Hold::new(10, 5 * SECOND, SECOND)).await;
+    p.trip().await;
+    let waker = Arc::new(Trouble).into();
+    let mut trouble = Box::pin(p.hold(1));
+    let polled = trouble
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    assert_eq!(p.hold(2).await, Err(AskError::HoldExpired(5 * SECOND)));
+    assert_eq!(trouble.await, Err(AskError::HoldExpired(5 * SECOND)));
+    let mut trouble = Box::pin(p.hold(3));
+    let polled = trouble
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    quiet().await;
+    p.closed_by_order().await;
+    assert_eq!(p.hold(4).await, Ok(Ok(4)));
+    assert_eq!(trouble.await, Ok(Ok(3)));
+    assert_eq!(p.w.snapshot().await.restarts, 0);
+}
+
+// A message that holds another one's future: it is dropped inside the breaker's actor.
+#[actix::test]
+async fn a_message_that_is_dropped_may_take_another_along() {
+    #[derive(Message)]
+    #[rtype(result = "Answer")]
+    struct Nested(HeldAsk<Letter>);
+    impl Handler<Nested> for Clerk {
+        type Result = Answer;
+        fn handle(&mut self, Nested(inner): Nested, _: &mut Context<Self>) -> Answer {
+            drop(inner);
+            Ok(0)
+        }
+    }
+    let p = post(steady()).await;
+    p.trip().await;
+    let clock = SystemClock::new();
+    let clerk = Clerk {
+        start: clock.now(),
+        clock,
+        seen: Arc::default(),
+    };
+    let guard = p.w.breaker.guard(clerk.start());
+    let outer = guard.send_or_hold(Nested(p.hold(1)));
+    assert_eq!(p.counts().await.0, 2);
+    drop(outer);
+    quiet().await;
+    assert_eq!(p.counts().await, (0, 2, 0, 2, 0));
+    assert_eq!(p.drops(), [DropReason::CallerGone; 2]);
+}
+
+#[actix::test]
+async fn a_century_is_a_ttl_and_an_interval_like_any_other() {
+    let century = Duration::from_secs(100 * 365 * 86_400);
+    let p = post(Hold::new(10, century, century)).await;
+    p.trip().await;
+    let held = [p.hold(1), p.hold(2)];
+    pass(BREAK + NOW).await;
+    assert_eq!(p.ids(), [1]);
+    assert_eq!(p.counts().await.0, 1);
+    drop(held);
+    assert_eq!(p.counts().await.0, 0);
+}
+
 // R19
 #[actix::test]
 async fn a_classifier_that_panics_makes_a_released_message_a_failure() {
@@ -1090,7 +1165,13 @@ async fn under_random_schedules_each_message_ends_once_and_arrives_in_order() {
         assert!(seen.is_sorted_by(|a, b| a < b), "seed {seed}: {seen:?}");
         let ends = ends.take();
         for (id, (ends, task)) in ends.iter().zip(tasks).enumerate() {
-            let aborted = task.await.is_err();
+            let aborted = match task.await {
+                Ok(()) => false,
+                Err(error) => {
+                    assert!(error.is_cancelled(), "seed {seed}: {id}: {error}");
+                    true
+                }
+            };
             let was_seen = seen.contains(&u32::try_from(id).unwrap());
             match ends[..] {
                 [] => assert!(aborted, "seed {seed}: {id} never ended"),
