@@ -5,8 +5,10 @@
 //! circuit decides, the result is published. Then the message is answered, and then the change is told.
 
 mod handlers;
+mod holding;
 mod members;
 mod outbox;
+mod parcel;
 mod timers;
 mod turns;
 
@@ -15,14 +17,18 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, AsyncContext, Context, Supervised};
 
+use crate::caught::quietly;
 use crate::circuit::{Circuit, CircuitState, Permit};
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::{Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
+pub use holding::HeldCounts;
+use holding::Holding;
 use members::Role;
-pub(crate) use members::{Keeper, MemberMailbox};
+pub(crate) use members::{Keeper, Listeners, MemberMailbox};
 use outbox::Outbox;
+pub(crate) use parcel::{AskParcel, Parcel, TellParcel};
 use timers::{AHEAD, Timers};
 use turns::WhileReachable;
 
@@ -39,6 +45,8 @@ pub struct BreakerActor {
     subscribers: Option<Arc<Mutex<Subscribers>>>,
     seq: u64,
     timers: Timers,
+    /// There once a message was in its care.
+    holding: Option<Box<Holding>>,
     /// What it has to do with a family of breakers.
     role: Role,
 }
@@ -55,6 +63,7 @@ impl BreakerActor {
             subscribers: None,
             seq,
             timers: Timers::default(),
+            holding: None,
             role,
         }
     }
@@ -73,8 +82,13 @@ impl BreakerActor {
         let now = self.gate.clock().now();
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
+        // Those who wait come before whatever came later.
+        self.tend_held(ctx, now);
         let result = decide(&mut self.circuit, now);
+        let again = self.tend_held(ctx, now);
         self.publish(ctx, now);
+        self.set_held_timer(ctx, again, now);
+        self.answer_held(now);
         self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
@@ -99,6 +113,10 @@ impl BreakerActor {
             }
         }
         self.circuit.count_late(taken.late);
+        if taken.left.is_any() {
+            let holding = self.holding.get_or_insert_default();
+            holding.read(&taken.left, &self.gate, now);
+        }
     }
 
     /// Takes in the successes that were counted on the stripes.
@@ -122,12 +140,13 @@ impl BreakerActor {
 
     fn publish_once(&mut self, ctx: &mut Context<Self>, now: Timestamp) -> Flags {
         self.set_timers(ctx, now);
-        let notice = notice(
+        let mut notice = notice(
             &self.circuit,
             self.gate.is_timed(),
             self.timers.are_ticking(),
             now,
         );
+        notice.flags = notice.flags.with(Flags::WAITING.when(self.is_holding()));
         let unfolded = self.gate.publish(notice);
         self.circuit.count_late(unfolded);
         notice.flags
@@ -149,6 +168,10 @@ impl BreakerActor {
         if lost_probes > 0 {
             let news = outbox.news(self);
             news.lost_probes = lost_probes;
+        }
+        if let Some(drops) = self.holding.as_mut().and_then(|all| all.take_drops()) {
+            let news = outbox.news(self);
+            news.drops = Some(drops);
         }
         outbox
     }
@@ -194,6 +217,9 @@ impl Actor for BreakerActor {
     fn started(&mut self, ctx: &mut Context<Self>) {
         // The old context took its timers along, and its handles mean others in this one.
         self.timers = Timers::default();
+        if let Some(holding) = &mut self.holding {
+            holding.forget_timer();
+        }
         ctx.spawn(WhileReachable);
         let ((), outbox) = self.step(ctx, |_, _| ());
         outbox.deliver();
@@ -208,6 +234,9 @@ impl Drop for BreakerActor {
     fn drop(&mut self) {
         self.gate.retire();
         self.retire_members();
+        if let Some(holding) = self.holding.take() {
+            quietly(|| holding.end(&self.gate));
+        }
     }
 }
 

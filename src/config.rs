@@ -3,6 +3,7 @@
 
 mod builder;
 mod error;
+mod hold;
 mod text;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::time::Duration;
 pub use builder::BreakerConfigBuilder;
 pub(crate) use builder::span;
 pub use error::ConfigError;
+pub use hold::Hold;
 
 use crate::clock::{Timestamp, micros};
 use crate::policy::{SlowCall, TripPolicy, Window};
@@ -53,6 +55,7 @@ impl Backoff {
 /// | `successes_to_close` | 1 | 1 or more |
 /// | `probe_timeout` | the greater of `break_duration` and twice `call_timeout` | more than `call_timeout` |
 /// | `max_inconclusive` | 10 | 1 or more |
+/// | `hold` | none | see [`Hold`] |
 ///
 /// Durations are cut to whole microseconds. In text they carry a unit (`"30s"`, `"1m 30s"`,
 /// `"250ms"`); a bare number is refused. Unknown fields are refused.
@@ -112,6 +115,7 @@ impl fmt::Debug for BreakerConfig {
             .field("successes_to_close", &self.successes_to_close())
             .field("probe_timeout", &self.probe_timeout())
             .field("max_inconclusive", &self.max_inconclusive())
+            .field("hold", &self.hold())
             .finish()
     }
 }
@@ -198,6 +202,11 @@ impl BreakerConfig {
     /// Returns how many probes in a row may end without a verdict before the circuit opens again.
     pub fn max_inconclusive(&self) -> u32 {
         self.checked.settings.max_inconclusive
+    }
+
+    /// Returns how messages wait while they cannot be sent, if they may.
+    pub fn hold(&self) -> Option<Hold> {
+        self.checked.settings.hold.as_deref().copied()
     }
 
     /// The limit beyond which a call is slow, where the policy has one.

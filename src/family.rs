@@ -15,12 +15,12 @@ use actix::{Addr, WeakRecipient};
 
 pub use call::FamilyCall;
 
-use crate::actor::{BreakerActor, Keeper};
+use crate::actor::{BreakerActor, Keeper, Listeners};
 use crate::breaker::{Breaker, WeakBreaker};
 use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
-use crate::event::{StateChanged, Subscribers};
+use crate::event::{HeldDropped, StateChanged};
 use crate::gate::Gate;
 use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
@@ -89,7 +89,7 @@ pub(crate) struct Parts {
     /// The actor that runs the members.
     pub(crate) head: Addr<BreakerActor>,
     /// Those who listen to all members.
-    pub(crate) events: Arc<Mutex<Subscribers>>,
+    pub(crate) listeners: Arc<Listeners>,
 }
 
 struct Shared {
@@ -98,7 +98,7 @@ struct Shared {
     random: Arc<dyn RandomSource>,
     config: Mutex<BreakerConfig>,
     head: Addr<BreakerActor>,
-    events: Arc<Mutex<Subscribers>>,
+    listeners: Arc<Listeners>,
     /// What breakers that guard nothing have for an address.
     nobody: Addr<BreakerActor>,
     table: Table,
@@ -116,7 +116,7 @@ impl Family {
             max_keys,
             highest_epoch,
             head,
-            events,
+            listeners,
         } = parts;
         let shared = Arc::new_cyclic(|me| Shared {
             name,
@@ -125,7 +125,7 @@ impl Family {
             table: Table::new(max_keys, highest_epoch.unwrap_or(0), &config),
             config: Mutex::new(config),
             head,
-            events,
+            listeners,
             nobody: Addr::new(channel::channel(0).0),
             unguarded: AtomicU64::new(0),
             me: Weak::clone(me),
@@ -185,7 +185,8 @@ impl Family {
         self.shared.config()
     }
 
-    /// Returns the keys that are not closed and empty, or are held by somebody; sorted.
+    /// Returns the keys that are not closed and empty, or are held by somebody; sorted. One that was held
+    /// until now may be among them for a moment.
     pub fn keys(&self) -> Vec<String> {
         self.shared.tidy();
         let mut keys = self.shared.table.keys();
@@ -193,7 +194,7 @@ impl Family {
         keys
     }
 
-    /// Returns how many keys are not closed and empty, or are held by somebody.
+    /// Returns how many keys [`keys`](Self::keys) would name.
     pub fn len(&self) -> usize {
         self.shared.tidy();
         self.shared.table.len()
@@ -285,7 +286,14 @@ impl Family {
     /// Tells an actor of every change of the state of every key, from now on. Other than with a named
     /// breaker it is not told the present states first, for there may be very many.
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
-        let subscriber = FollowFamily(subscriber.into());
+        let subscriber = FollowFamily::Changes(subscriber.into());
+        self.shared.head.do_send(subscriber);
+    }
+
+    /// Tells an actor of every message of every key that was to wait and was not sent; see
+    /// [`SubscribeDrops`](crate::message::SubscribeDrops).
+    pub fn subscribe_drops(&self, subscriber: impl Into<WeakRecipient<HeldDropped>>) {
+        let subscriber = FollowFamily::Drops(subscriber.into());
         self.shared.head.do_send(subscriber);
     }
 
@@ -378,7 +386,7 @@ impl Shared {
             Arc::clone(key),
             born,
             Arc::clone(&gate),
-            |me| BreakerActor::member(circuit, gate, seq, me, Arc::clone(&self.events)),
+            |me| BreakerActor::member(circuit, gate, seq, me, Arc::clone(&self.listeners)),
         )
     }
 

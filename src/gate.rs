@@ -20,6 +20,11 @@
 //! The actor ends that (`SeqCst`) before it looks; what was left, the mark on the letterbox and the
 //! request are all in the same one order, so it finds what it was not asked for once more.
 //!
+//! A message that may wait goes straight to its target only if nothing is on its way to the actor, and then
+//! the word says that nothing waits. The actor takes a message off the count (`AcqRel`) after it published
+//! that it waits, and publishes that nothing waits after it sent the last. So who finds the count at zero
+//! (acquire), and only then loads the word (acquire), overtakes none of its own.
+//!
 //! `gate/model.rs` has loom check all this:
 //! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
@@ -36,7 +41,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use letters::{Held, Letters, OnItsWay, Taken, end_of_drop};
+pub(crate) use letters::{Held, Left, Letters, OnItsWay, Taken, end_of_drop};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
@@ -213,6 +218,16 @@ impl Gate {
         Admission::Reject(rejected)
     }
 
+    /// Whether questions are on their way to the actor. Who finds none sees all that came of those before.
+    pub(crate) fn has_questions(&self) -> bool {
+        self.asked.load(Ordering::Acquire) > 0
+    }
+
+    /// Announces a message that may wait where `capacity` may; `None` if too many are on their way.
+    pub(crate) fn ask_to_hold(self: &Arc<Self>, capacity: u32) -> Option<OnItsWay> {
+        OnItsWay::new(self, |gate| &gate.asked, capacity.max(MOST_ON_THEIR_WAY))
+    }
+
     /// Whether the clock has reached `until`.
     #[cold]
     fn is_over(&self, until: u64) -> bool {
@@ -355,7 +370,9 @@ impl Gate {
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it. What the actor took
         // out and has not handled yet is seen in `empty_at`, the last.
-        self.held.load(Ordering::Acquire) == 0
+        self.asked.load(Ordering::Acquire) == 0
+            && !self.load().has(Flags::WAITING)
+            && self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
             && self.stripes.tallied() == 0

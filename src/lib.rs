@@ -71,6 +71,8 @@
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
+//! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
+//! | messages without a reply | [`Breaker::tell`], [`TellError`] |
 //!
 //! Features: none yet; the crate does all it does with its default ones.
 
@@ -84,6 +86,7 @@ mod error;
 mod event;
 mod family;
 mod gate;
+mod hold;
 pub mod message;
 mod outcome;
 mod policy;
@@ -91,16 +94,16 @@ mod random;
 mod report;
 mod supervisor;
 
-pub use actor::BreakerActor;
+pub use actor::{BreakerActor, HeldCounts};
 pub use breaker::{
-    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, IntoCall, Permit,
-    Settled, Target,
+    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, HeldAsk, IntoCall,
+    Permit, Settled, Target, Tell,
 };
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
-pub use error::{AskError, CallError, CreateError, Rejected};
-pub use event::{Lagged, StateChanged, Transitions};
+pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold};
+pub use error::{AskError, CallError, CreateError, Rejected, TellError};
+pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
 pub use family::{Family, FamilyCall};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};

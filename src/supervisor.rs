@@ -4,6 +4,8 @@
 mod backoff;
 mod registry;
 mod saved;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::future::Future;
@@ -359,7 +361,7 @@ impl Breakers {
         }
         self.make_room(&mut registry, name, now, gone)?;
         let highest_epoch = registry.highest_epoch();
-        let events = Arc::default();
+        let listeners = Arc::default();
         let (sender, receiver) = channel::channel(0);
         let family = Family::new(family::Parts {
             name: name.into(),
@@ -369,7 +371,7 @@ impl Breakers {
             max_keys: self.shared.max_keys,
             highest_epoch,
             head: Addr::new(sender),
-            events: Arc::clone(&events),
+            listeners: Arc::clone(&listeners),
         });
         let keeper = family.keeper();
         let (_, end) = self
@@ -378,7 +380,7 @@ impl Breakers {
                 None,
                 highest_epoch,
                 receiver,
-                move |circuit, gate| BreakerActor::head(circuit, gate, keeper, events),
+                move |circuit, gate| BreakerActor::head(circuit, gate, keeper, listeners),
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
         if let Some(saved) = registry.waiting.take_family(name) {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use actix_circuit_breaker::circuit::Circuit;
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, SlowCall, Timestamp, TripPolicy,
-    TripRule, Window,
+    Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, SlowCall, Timestamp,
+    TripPolicy, TripRule, Window,
 };
 use proptest::prelude::*;
 
@@ -142,6 +142,12 @@ fn a_count_of_zero_is_refused() {
         "0",
         COUNT,
     );
+    refused(
+        builder().hold(Hold::new(0, secs(1), secs(1))),
+        "hold.capacity",
+        "0",
+        COUNT,
+    );
 }
 
 /// Every setting that is a span, in a builder that is otherwise valid.
@@ -163,6 +169,11 @@ fn with_span(span: Duration) -> Vec<(&'static str, BreakerConfigBuilder)> {
             builder().trip(rate(0.5, 1, Window::Calls(1), slow)),
         ),
         ("trip.lookback", builder().trip(custom(span))),
+        ("hold.held_ttl", builder().hold(Hold::new(1, span, secs(1)))),
+        (
+            "hold.release_interval",
+            builder().hold(Hold::new(1, secs(1), span)),
+        ),
     ]
 }
 
@@ -214,6 +225,7 @@ fn the_longest_span_and_a_century_are_accepted() {
             .build()
             .unwrap();
         builder().trip(custom(span)).build().unwrap();
+        builder().hold(Hold::new(1, span, span)).build().unwrap();
     }
     let config = builder().call_timeout(CENTURY).build().unwrap();
     assert_eq!(config.probe_timeout(), CENTURY * 2);
@@ -632,9 +644,17 @@ fn text_with_a_count_that_is_no_count_is_refused() {
 }
 
 /// Every setting that is a span, as text.
-fn text_with_span(span: &str) -> [(&'static str, String); 8] {
+fn text_with_span(span: &str) -> [(&'static str, String); 10] {
     let rate = "rate = 0.5, minimum_calls = 1";
     [
+        (
+            "hold.held_ttl",
+            format!("hold = {{ capacity = 1, held_ttl = {span}, release_interval = '1s' }}"),
+        ),
+        (
+            "hold.release_interval",
+            format!("hold = {{ capacity = 1, held_ttl = '1s', release_interval = {span} }}"),
+        ),
         ("call_timeout", format!("call_timeout = {span}")),
         ("break_duration", format!("break_duration = {span}")),
         (
@@ -799,6 +819,19 @@ fn text_with_settings_that_do_not_fit_each_other_is_refused() {
         "5s",
         "more than `call_timeout`, which is 5s",
     );
+    let hold = "held_ttl = '1s', release_interval = '1s'";
+    text_says(
+        &format!("hold = {{ capacity = 0, {hold} }}"),
+        "hold.capacity",
+        "0",
+        COUNT,
+    );
+    text_says(
+        &format!("hold = {{ capacity = 1, growing = 1, {hold} }}"),
+        "hold.growing",
+        "1",
+        "true or false",
+    );
     text_says(
         "trip.failure_count = { failures = 1, within = '1s', reset_on_success = 1 }",
         "trip.reset_on_success",
@@ -825,6 +858,14 @@ fn unknown_and_missing_fields_are_refused_by_name() {
     text_refused(
         "backoff = { max = '1h' }",
         &["`backoff`", "missing field `factor`"],
+    );
+    text_refused(
+        "hold = { capacity = 1, held_ttl = '1s' }",
+        &["`hold`", "missing field `release_interval`"],
+    );
+    text_refused(
+        "hold = { capacity = 1, held_ttl = '1s', release_interval = '1s', ttl = '1s' }",
+        &["`hold`", "unknown field `ttl`"],
     );
     text_refused(
         "trip.failure_counts.failures = 1",
@@ -886,6 +927,7 @@ fn text_sets_every_setting() {
          successes_to_close = 4\n\
          probe_timeout = '11s'\n\
          max_inconclusive = 7\n\
+         hold = { capacity = 1000, held_ttl = '10m', release_interval = '100ms', growing = true }\n\
          [trip.failure_rate]\n\
          rate = 1\n\
          minimum_calls = 20\n\
@@ -902,8 +944,14 @@ fn text_sets_every_setting() {
         .successes_to_close(4)
         .probe_timeout(secs(11))
         .max_inconclusive(7)
+        .hold(Hold::new(1000, secs(600), Duration::from_millis(100)).growing())
         .trip(rate(1.0, 20, Window::Time(secs(60)), slow));
-    assert_eq!(config.unwrap(), same.build().unwrap());
+    assert_eq!(config.unwrap(), same.clone().build().unwrap());
+    let without = same.hold(None).build().unwrap();
+    assert_eq!(without.hold(), None);
+    let hold = "hold = { capacity = 1, held_ttl = '1s', release_interval = '1ms' }";
+    let hold = read(hold).unwrap().hold().unwrap();
+    assert_eq!(hold, Hold::new(1, secs(1), Duration::from_millis(1)));
     let config = read("trip.consecutive_failures.failures = 3").unwrap();
     assert_eq!(config.trip(), &consecutive(3, None));
     let config = read("trip.failure_count = { failures = 3, within = '1s' }").unwrap();
@@ -1022,9 +1070,10 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
             proptest::option::of(any_share()),
             (1..u32::MAX, 1..u32::MAX, 1..u32::MAX),
             proptest::option::of(any_span()),
+            proptest::option::of((1..u32::MAX, any_span(), any_span(), any::<bool>())),
         )
             .prop_map(
-                move |(trip, length, backoff, jitter, counts, probe_timeout)| {
+                move |(trip, length, backoff, jitter, counts, probe_timeout, hold)| {
                     let mut builder = builder()
                         .trip(trip)
                         .call_timeout(call_timeout)
@@ -1042,7 +1091,11 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
                         let timeout = timeout.max(call_timeout + micros(1));
                         builder = builder.probe_timeout(timeout);
                     }
-                    builder.build().expect("valid settings")
+                    let hold = hold.map(|(capacity, ttl, interval, growing)| {
+                        let hold = Hold::new(capacity, ttl, interval);
+                        if growing { hold.growing() } else { hold }
+                    });
+                    builder.hold(hold).build().expect("valid settings")
                 },
             )
     })
@@ -1152,6 +1205,12 @@ fn the_documented_defaults_are_the_defaults() {
             "the greater of `break_duration` and twice `call_timeout".to_owned(),
         ),
         ("max_inconclusive", config.max_inconclusive().to_string()),
+        (
+            "hold",
+            config
+                .hold()
+                .map_or("none".to_owned(), |hold| format!("{hold:?}")),
+        ),
     ];
     let documented = documented();
     let documented: Vec<_> = documented
@@ -1160,12 +1219,13 @@ fn the_documented_defaults_are_the_defaults() {
         .collect();
     assert_eq!(documented, actual);
 
-    // What is written down has the same fields as the table, but for a backoff that is not there.
+    // What is written down has the same fields as the table, but for what is not there.
     let serde_json::Value::Object(written) = serde_json::to_value(&config).unwrap() else {
         panic!("not an object");
     };
     for (name, _) in documented {
-        assert!(written.contains_key(name) || name == "backoff", "{name}");
+        let absent = ["backoff", "hold"].contains(&name);
+        assert_eq!(written.contains_key(name), !absent, "{name}");
     }
 
     // R18

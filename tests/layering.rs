@@ -27,7 +27,7 @@ const LAYERS: [(&[&str], Siblings); 7] = [
         &["gate", "event", "error", "store", "report"],
         Siblings::OneWay,
     ),
-    (&["circuit"], Siblings::OneWay),
+    (&["circuit", "hold"], Siblings::OneWay),
     (
         &["config", "policy", "outcome", "random", "clock"],
         Siblings::OneWay,

@@ -1,5 +1,6 @@
 //! The messages of the breaker's actor, each one step of the circuit.
 
+use std::future::Future;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
 use crate::caught::{Quiet, caught, quietly};
-use crate::circuit::{Circuit, Record, Refused};
+use crate::circuit::{Circuit, Permit, Record, Refused};
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
@@ -112,25 +113,50 @@ where
                 return Box::pin(std::future::ready(Err(AskError::Rejected(rejected))));
             }
         };
-        let errand = Errand {
-            held: self.gate.hold(permit),
-            gate: Arc::clone(&self.gate),
-            breaker: self.address(ctx),
-        };
-        // Made here, so that the time counts from admission; awaited in a task of its own, so that
-        // neither this mailbox nor a restart of this actor is bound to the target.
-        // A closed target drops the message, whose destructor is the user's: it may panic.
-        let sent = caught(|| ask.message.take().map(|message| ask.target.send(message)));
-        let sent = sent.ok().flatten();
-        let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
+        let gate = Arc::clone(&self.gate);
+        let result = errand(
+            ask,
+            permit,
+            gate,
+            self.role.address(ctx),
+            call_timeout,
+            |_| (),
+        );
         outbox.deliver();
-        Box::pin(async move {
-            let reply = match reply {
-                Some(reply) => reply.await.ok(),
-                None => Some(Err(MailboxError::Closed)),
-            };
-            errand.finish(reply, ask.classify, call_timeout).await
-        })
+        Box::pin(result)
+    }
+}
+
+/// Makes an ask that was admitted, and tells `note` the outcome before it is settled.
+pub(super) fn errand<M>(
+    mut ask: Ask<M>,
+    permit: Permit,
+    gate: Arc<Gate>,
+    breaker: Addr<BreakerActor>,
+    call_timeout: Duration,
+    note: impl FnOnce(Outcome) + 'static,
+) -> impl Future<Output = Result<M::Result, AskError>> + 'static
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let errand = Errand {
+        held: gate.hold(permit),
+        gate,
+        breaker,
+    };
+    // Made here, so that the time counts from admission; awaited in a task of its own, so that
+    // neither this mailbox nor a restart of this actor is bound to the target.
+    // A closed target drops the message, whose destructor is the user's: it may panic.
+    let sent = caught(|| ask.message.take().map(|message| ask.target.send(message)));
+    let sent = sent.ok().flatten();
+    let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
+    async move {
+        let reply = match reply {
+            Some(reply) => reply.await.ok(),
+            None => Some(Err(MailboxError::Closed)),
+        };
+        errand.finish(reply, ask.classify, call_timeout, note).await
     }
 }
 
@@ -148,6 +174,7 @@ impl Errand {
         reply: Option<Result<R, MailboxError>>,
         mut classify: Quiet<Box<dyn Classify<R> + Send>>,
         call_timeout: Duration,
+        note: impl FnOnce(Outcome),
     ) -> Result<R, AskError> {
         let (result, outcome) = match reply {
             Some(Ok(reply)) => {
@@ -164,6 +191,7 @@ impl Errand {
         if let Err(cause) = caught(|| drop(classify.take())) {
             report::classifier_panicked(self.gate.name(), &cause);
         }
+        note(outcome);
         if let Some(permit) = self.held.take() {
             let slow = matches!(result, Err(AskError::Timeout(_)));
             settle(&self.breaker, &self.gate, permit, outcome, slow).await;
@@ -212,6 +240,12 @@ impl Handler<GetSnapshot> for BreakerActor {
             subscribers,
             missed_events,
             restarts: self.gate.restarts(),
+            held: self.holding.as_ref().map_or(0, |all| all.waiting()),
+            held_counts: self
+                .holding
+                .as_ref()
+                .map(|all| all.counts())
+                .unwrap_or_default(),
         };
         Told::new(snapshot, outbox)
     }

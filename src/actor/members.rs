@@ -21,7 +21,7 @@ use super::timers::Timers;
 use crate::breaker::{Breaker, WeakBreaker};
 use crate::caught::{caught, quietly};
 use crate::circuit::Circuit;
-use crate::event::Subscribers;
+use crate::event::{HeldDropped, Subscribers};
 use crate::gate::Gate;
 use crate::message::{FollowFamily, Serve};
 
@@ -43,7 +43,7 @@ pub(super) enum Role {
 
 pub(super) struct Head {
     keeper: Weak<dyn Keeper>,
-    events: Arc<Mutex<Subscribers>>,
+    listeners: Arc<Listeners>,
     /// In the actor, not in its context, so that a restart keeps them.
     mailboxes: SelectAll<MemberMailbox>,
     /// Counts the contexts, whose timers mean nothing in the next one.
@@ -54,7 +54,44 @@ pub(super) struct Head {
 
 pub(super) struct Membership {
     me: WeakBreaker,
-    events: Arc<Mutex<Subscribers>>,
+    listeners: Arc<Listeners>,
+}
+
+/// Those who listen to all members of a family.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(super) changes: Mutex<Subscribers>,
+    pub(super) drops: Mutex<Subscribers<HeldDropped>>,
+}
+
+impl Role {
+    /// Where messages to the breaker whose turn it is go to.
+    pub(super) fn address(&self, ctx: &Context<BreakerActor>) -> Addr<BreakerActor> {
+        let member = match self {
+            Self::Member(member) => member.me.upgrade(),
+            Self::Alone | Self::Head(_) => None,
+        };
+        member.map_or_else(|| ctx.address(), |member| member.addr().clone())
+    }
+
+    /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
+    /// holds it then.
+    pub(super) fn later(
+        &self,
+        ctx: &mut Context<BreakerActor>,
+        wait: Duration,
+        wake: fn(&mut BreakerActor, &mut Context<BreakerActor>),
+    ) -> SpawnHandle {
+        let Self::Member(member) = self else {
+            return ctx.run_later(wait, wake);
+        };
+        let me = member.me.clone();
+        ctx.run_later(wait, move |head, ctx| {
+            if let Some(member) = me.upgrade() {
+                head.in_turn_of(&member, |actor| wake(actor, ctx));
+            }
+        })
+    }
 }
 
 /// Who keeps the members of a family.
@@ -140,6 +177,9 @@ impl<'a> Turn<'a> {
         let mut kept = lock(member);
         if kept.timers.life != life {
             kept.timers = Timers::of_life(life);
+            if let Some(holding) = &mut kept.holding {
+                holding.forget_timer();
+            }
         }
         std::mem::swap(head, &mut *kept);
         drop(kept);
@@ -151,9 +191,10 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut kept = lock(self.member);
         std::mem::swap(self.head, &mut *kept);
+        let has_timers = kept.has_timers();
         let BreakerActor { role, timers, .. } = &mut *kept;
         if let (Role::Head(head), Role::Member(member)) = (&mut self.head.role, role)
-            && timers.are_set()
+            && has_timers
             && !std::mem::replace(&mut timers.listed, true)
         {
             if head.timed.len() == head.timed.capacity() {
@@ -174,11 +215,11 @@ impl BreakerActor {
         circuit: Circuit,
         gate: Arc<Gate>,
         keeper: Weak<dyn Keeper>,
-        events: Arc<Mutex<Subscribers>>,
+        listeners: Arc<Listeners>,
     ) -> Self {
         let head = Head {
             keeper,
-            events,
+            listeners,
             mailboxes: SelectAll::new(),
             life: 0,
             timed: Vec::new(),
@@ -192,9 +233,9 @@ impl BreakerActor {
         gate: Arc<Gate>,
         seq: u64,
         me: WeakBreaker,
-        events: Arc<Mutex<Subscribers>>,
+        listeners: Arc<Listeners>,
     ) -> Self {
-        let role = Role::Member(Box::new(Membership { me, events }));
+        let role = Role::Member(Box::new(Membership { me, listeners }));
         Self::in_role(role, circuit, gate, seq)
     }
 
@@ -209,7 +250,8 @@ impl BreakerActor {
             .subscribers
             .as_ref()
             .map_or(0, |all| lock(all).living());
-        subscribers == 0 && !self.timers.are_set() && !self.circuit.has_news()
+        let holds_nothing = self.holding.as_mut().is_none_or(|all| all.is_quiet());
+        subscribers == 0 && holds_nothing && !self.has_timers() && !self.circuit.has_news()
     }
 
     /// Lets a member take the head's place.
@@ -220,40 +262,16 @@ impl BreakerActor {
         }
     }
 
-    /// Where messages to the breaker whose turn it is go to.
-    pub(super) fn address(&self, ctx: &Context<Self>) -> Addr<Self> {
-        let member = match &self.role {
-            Role::Member(member) => member.me.upgrade(),
-            Role::Alone | Role::Head(_) => None,
-        };
-        member.map_or_else(|| ctx.address(), |member| member.addr().clone())
-    }
-
     /// Those who listen to all members of the family.
-    pub(super) fn family_events(&self) -> Option<&Arc<Mutex<Subscribers>>> {
+    pub(super) fn listeners(&self) -> Option<&Arc<Listeners>> {
         match &self.role {
-            Role::Member(member) => Some(&member.events),
+            Role::Member(member) => Some(&member.listeners),
             Role::Alone | Role::Head(_) => None,
         }
     }
 
-    /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
-    /// holds it then.
-    pub(super) fn later(
-        &self,
-        ctx: &mut Context<Self>,
-        wait: Duration,
-        wake: fn(&mut Self, &mut Context<Self>),
-    ) -> SpawnHandle {
-        let Role::Member(member) = &self.role else {
-            return ctx.run_later(wait, wake);
-        };
-        let me = member.me.clone();
-        ctx.run_later(wait, move |head, ctx| {
-            if let Some(member) = me.upgrade() {
-                head.in_turn_of(&member, |actor| wake(actor, ctx));
-            }
-        })
+    fn has_timers(&self) -> bool {
+        self.timers.are_set() || self.holding.as_ref().is_some_and(|all| all.has_timer())
     }
 
     /// Makes known to the members that the head is gone for good.
@@ -334,9 +352,16 @@ impl Handler<Serve> for BreakerActor {
 impl Handler<FollowFamily> for BreakerActor {
     type Result = ();
 
-    fn handle(&mut self, FollowFamily(subscriber): FollowFamily, _: &mut Context<Self>) {
+    fn handle(&mut self, subscriber: FollowFamily, _: &mut Context<Self>) {
         if let Role::Head(head) = &self.role {
-            lock(&head.events).add_actor(subscriber, None);
+            match subscriber {
+                FollowFamily::Changes(subscriber) => {
+                    lock(&head.listeners.changes).add_actor(subscriber, None);
+                }
+                FollowFamily::Drops(subscriber) => {
+                    lock(&head.listeners.drops).add_actor(subscriber, None);
+                }
+            }
         }
     }
 }

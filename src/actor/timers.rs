@@ -76,7 +76,7 @@ impl BreakerActor {
             && self.timers.tick.is_none()
             && let Some(boundary) = self.circuit.next_bucket(now)
         {
-            let tick = self.later(ctx, boundary.since(now), Self::tick);
+            let tick = self.role.later(ctx, boundary.since(now), Self::tick);
             self.timers.tick = Some(tick);
         }
     }
@@ -96,7 +96,7 @@ impl BreakerActor {
             let rest = at.since(now);
             // Twice: to mark it as near, and to do what is due.
             let wait = rest.checked_sub(AHEAD).filter(|wait| !wait.is_zero());
-            let timer = self.later(ctx, wait.unwrap_or(rest), |actor, ctx| {
+            let timer = self.role.later(ctx, wait.unwrap_or(rest), |actor, ctx| {
                 actor.timers.deadline = None;
                 let ((), outbox) = actor.step(ctx, Circuit::advance);
                 outbox.deliver();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, BreakerConfig, Checked, ConfigError, RuleFacts};
+use super::{Backoff, BreakerConfig, Checked, ConfigError, Hold, RuleFacts};
 use crate::caught::caught;
 use crate::clock::{Timestamp, micros};
 use crate::policy::{TripPolicy, Window};
@@ -23,6 +23,8 @@ pub struct BreakerConfigBuilder {
     pub(super) successes_to_close: u32,
     pub(super) probe_timeout: Option<Duration>,
     pub(super) max_inconclusive: u32,
+    /// Boxed, since most have none.
+    pub(super) hold: Option<Box<Hold>>,
 }
 
 impl Default for BreakerConfigBuilder {
@@ -37,6 +39,7 @@ impl Default for BreakerConfigBuilder {
             successes_to_close: 1,
             probe_timeout: None,
             max_inconclusive: 10,
+            hold: None,
         }
     }
 }
@@ -101,6 +104,13 @@ impl BreakerConfigBuilder {
         self
     }
 
+    /// Lets messages wait while they cannot be sent, if they were sent so that they may: see [`Hold`].
+    /// Default: none wait. `None` takes a policy away.
+    pub fn hold(mut self, hold: impl Into<Option<Hold>>) -> Self {
+        self.hold = hold.into().map(Box::new);
+        self
+    }
+
     pub(super) fn derived_probe_timeout(&self) -> Duration {
         self.probe_timeout.unwrap_or_else(|| {
             self.break_duration
@@ -154,6 +164,9 @@ impl BreakerConfigBuilder {
         count("max_probes", self.max_probes)?;
         count("successes_to_close", self.successes_to_close)?;
         count("max_inconclusive", self.max_inconclusive)?;
+        if let Some(hold) = &mut self.hold {
+            **hold = hold.checked()?;
+        }
         if let Some(timeout) = self.probe_timeout {
             self.probe_timeout = Some(span("probe_timeout", timeout)?);
         }
@@ -258,7 +271,7 @@ pub(crate) fn span(field: &'static str, span: Duration) -> Result<Duration, Conf
     Ok(cut)
 }
 
-fn count(field: &'static str, count: u32) -> Result<(), ConfigError> {
+pub(super) fn count(field: &'static str, count: u32) -> Result<(), ConfigError> {
     if count == 0 {
         return Err(ConfigError::new(field, count, "a count of 1 or more"));
     }

@@ -2,6 +2,8 @@
 //! Every value passes through [`Scalar`], so that a refusal can name its field whatever the format.
 //! The ranges are not here: reading ends in the builder, and so in the one validator.
 
+mod hold;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 use crate::policy::{SlowCall, TripPolicy, Window};
+use hold::{HoldFields, hold};
 
 /// The fields as they stand in a file; what is missing keeps its default.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
@@ -33,6 +36,8 @@ struct Fields {
     probe_timeout: Option<Scalar>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_inconclusive: Option<Scalar>,
+    #[serde(deserialize_with = "hold", skip_serializing_if = "Option::is_none")]
+    hold: Option<HoldFields>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -355,6 +360,9 @@ impl Fields {
         if let Some(probes) = self.max_inconclusive {
             builder.max_inconclusive = probes.count("max_inconclusive")?;
         }
+        if let Some(hold) = self.hold {
+            builder = builder.hold(hold.read()?);
+        }
         builder.build()
     }
 }
@@ -382,6 +390,7 @@ impl Serialize for BreakerConfig {
             successes_to_close: Some(Scalar::Whole(self.successes_to_close().into())),
             probe_timeout: Some(Scalar::of(self.probe_timeout())),
             max_inconclusive: Some(Scalar::Whole(self.max_inconclusive().into())),
+            hold: self.hold().map(HoldFields::from),
         }
         .serialize(serializer)
     }

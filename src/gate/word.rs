@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::circuit::CircuitState;
 
-/// The published word: three bits of state, six of flags, and the epoch above them.
+/// The published word: three bits of state, seven of flags, and the epoch above them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
 const STATE: u64 = 0b111;
-const EPOCH_SHIFT: u32 = 9;
+const EPOCH_SHIFT: u32 = 10;
 const BELOW_EPOCH: u64 = (1 << EPOCH_SHIFT) - 1;
 
 const CLOSED: u64 = 0;
@@ -35,6 +35,8 @@ impl Flags {
     pub(crate) const ODD: Self = Self(1 << 7);
     /// The deadline is near: who is to be rejected looks at the clock first.
     pub(crate) const NEAR: Self = Self(1 << 8);
+    /// Messages wait inside the breaker: what may wait goes behind them, whatever the state.
+    pub(crate) const WAITING: Self = Self(1 << 9);
 
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
