@@ -95,7 +95,7 @@ pub use breaker::{
 };
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
+pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, RampUp};
 pub use error::{AskError, CallError, CreateError, Rejected};
 pub use event::{Lagged, StateChanged, Transitions};
 pub use message::Snapshot;

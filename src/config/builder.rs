@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, BreakerConfig, Checked, ConfigError, RuleFacts};
+use super::{Backoff, BreakerConfig, Checked, ConfigError, RampUp, RuleFacts};
 use crate::caught::caught;
 use crate::clock::{Timestamp, micros};
 use crate::policy::{TripPolicy, Window};
@@ -23,6 +23,7 @@ pub struct BreakerConfigBuilder {
     pub(super) successes_to_close: u32,
     pub(super) probe_timeout: Option<Duration>,
     pub(super) max_inconclusive: u32,
+    pub(super) ramp_up: Option<RampUp>,
 }
 
 impl Default for BreakerConfigBuilder {
@@ -37,6 +38,7 @@ impl Default for BreakerConfigBuilder {
             successes_to_close: 1,
             probe_timeout: None,
             max_inconclusive: 10,
+            ramp_up: None,
         }
     }
 }
@@ -101,6 +103,17 @@ impl BreakerConfigBuilder {
         self
     }
 
+    /// Admits only a share of calls at first once probes have closed the circuit, and rejects the others
+    /// with [`Reason::RampUp`](crate::Reason::RampUp): `initial_share` of them right away, in a straight
+    /// line up to all of them after `duration` (R36). Default: none, all calls are admitted at once.
+    /// `duration` from 1 µs to 2^53 - 1 µs, `initial_share` above 0 and at most 1.
+    ///
+    /// Meanwhile every call asks the breaker's mailbox, as it does while half-open.
+    pub fn ramp_up(mut self, ramp_up: RampUp) -> Self {
+        self.ramp_up = Some(ramp_up);
+        self
+    }
+
     pub(super) fn derived_probe_timeout(&self) -> Duration {
         self.probe_timeout.unwrap_or_else(|| {
             self.break_duration
@@ -154,6 +167,10 @@ impl BreakerConfigBuilder {
         count("max_probes", self.max_probes)?;
         count("successes_to_close", self.successes_to_close)?;
         count("max_inconclusive", self.max_inconclusive)?;
+        if let Some(ramp_up) = &mut self.ramp_up {
+            ramp_up.duration = span("ramp_up.duration", ramp_up.duration)?;
+            share("ramp_up.initial_share", ramp_up.initial_share)?;
+        }
         if let Some(timeout) = self.probe_timeout {
             self.probe_timeout = Some(span("probe_timeout", timeout)?);
         }
