@@ -165,6 +165,7 @@ fn notice(circuit: &Circuit, drives_timers: bool, ticking: bool, now: Timestamp)
     let tallies = counts && drives_timers;
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
+        .with(Flags::RAMP.when(circuit.is_ramping(now)))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !drives_timers))

@@ -170,6 +170,7 @@ impl Gate {
     pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
             let reason = match word.state() {
+                CircuitState::Closed if word.is_ramping() => return self.question(word),
                 CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
                 CircuitState::HalfOpen => return self.question(word),
                 CircuitState::Open if word.has(Flags::DUE) => return self.question(word),
@@ -195,7 +196,8 @@ impl Gate {
     }
 
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
-    /// actor's arbiter is blocked, there cannot be a probe for all of them.
+    /// actor's arbiter is blocked, there cannot be a probe for all of them; nor is it the time to send
+    /// more calls after a recovery.
     #[cold]
     fn question(self: &Arc<Self>, word: Word) -> Admission {
         let most = self.config().max_probes().max(MOST_ON_THEIR_WAY);
@@ -204,7 +206,12 @@ impl Gate {
         }
         self.stripes.for_rejection().count();
         let until = Some(self.clock().now() + NO_ROOM_RETRY);
-        let rejected = Rejected::new(&self.origin, Reason::ProbesInUse, word.epoch(), until);
+        let reason = if word.is_ramping() {
+            Reason::RampUp
+        } else {
+            Reason::ProbesInUse
+        };
+        let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
     }
 

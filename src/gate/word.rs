@@ -17,6 +17,8 @@ const FORCED_CLOSED: u64 = 1;
 const OPEN: u64 = 2;
 const HALF_OPEN: u64 = 3;
 const FORCED_OPEN: u64 = 4;
+/// Closed, but not for all calls.
+const RAMPING: u64 = 5;
 
 /// What a handle has to know beside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +37,10 @@ impl Flags {
     pub(crate) const ODD: Self = Self(1 << 7);
     /// The deadline is near: who is to be rejected looks at the clock first.
     pub(crate) const NEAR: Self = Self(1 << 8);
+
+    /// Closed, and only a share of calls is admitted. It makes another state code of the closed one, so
+    /// that [`Word::passes`] need not look for it.
+    pub(crate) const RAMP: Self = Self(RAMPING ^ CLOSED);
 
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -79,9 +85,14 @@ impl Word {
         self.0 & STATE <= FORCED_CLOSED
     }
 
+    /// Whether the mailbox decides which calls go to their targets, though the state is closed.
+    pub(crate) const fn is_ramping(self) -> bool {
+        self.0 & STATE == RAMPING
+    }
+
     pub(crate) const fn state(self) -> CircuitState {
         match self.0 & STATE {
-            CLOSED => CircuitState::Closed,
+            CLOSED | RAMPING => CircuitState::Closed,
             FORCED_CLOSED => CircuitState::ForcedClosed,
             OPEN => CircuitState::Open,
             HALF_OPEN => CircuitState::HalfOpen,
