@@ -408,7 +408,10 @@ fn other_settings_bind_a_ramp_up_from_its_old_start() {
     let mut ended = ramping.clone();
     ended.reconfigure(build(plain()), now);
     assert_eq!(meets(&ended, now), Ok(()));
-    // What has ended stays so, and settings alone begin none.
+    // What has ended stays so, also in another process, and settings alone begin none.
+    let record = ended.record().clone();
+    let restored = Circuit::restore_with_random(build(ramped()), record, random.clone(), now);
+    assert_eq!(meets(&restored, now), Ok(()));
     ended.reconfigure(build(ramped()), now);
     assert_eq!(meets(&ended, now), Ok(()));
     assert_eq!(share(&ended, now), None);
