@@ -24,7 +24,7 @@ pub enum Reason {
     ProbesInUse,
     /// An operator forced the breaker open.
     ForcedOpen,
-    /// The breaker has recovered and admits a growing share of calls; this one was not among them.
+    /// The breaker has recovered and admits a growing share of calls; this one was not among them (R36).
     RampUp,
 }
 

@@ -108,7 +108,8 @@ impl BreakerConfigBuilder {
     /// line up to all of them after `duration` (R36). Default: none, all calls are admitted at once.
     /// `duration` from 1 µs to 2^53 - 1 µs, `initial_share` above 0 and at most 1.
     ///
-    /// Meanwhile every call asks the breaker's mailbox, as it does while half-open.
+    /// Meanwhile every call asks the breaker's mailbox, as it does while half-open; where more than 1,024
+    /// wait for its answer, the others are rejected in the same way.
     pub fn ramp_up(mut self, ramp_up: RampUp) -> Self {
         self.ramp_up = Some(ramp_up);
         self
