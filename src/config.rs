@@ -235,7 +235,7 @@ impl BreakerConfig {
 
     /// Returns how the calls that are admitted grow after a recovery, if they do.
     pub fn ramp_up(&self) -> Option<RampUp> {
-        self.checked.settings.ramp_up
+        self.checked.settings.ramp_up.as_deref().copied()
     }
 
     /// The limit beyond which a call is slow, where the policy has one.

@@ -23,7 +23,8 @@ pub struct BreakerConfigBuilder {
     pub(super) successes_to_close: u32,
     pub(super) probe_timeout: Option<Duration>,
     pub(super) max_inconclusive: u32,
-    pub(super) ramp_up: Option<RampUp>,
+    /// Boxed, since most have none and every breaker may have settings of its own.
+    pub(super) ramp_up: Option<Box<RampUp>>,
 }
 
 impl Default for BreakerConfigBuilder {
@@ -111,7 +112,7 @@ impl BreakerConfigBuilder {
     /// Meanwhile every call asks the breaker's mailbox, as it does while half-open; where more than 1,024
     /// wait for its answer, the others are rejected in the same way.
     pub fn ramp_up(mut self, ramp_up: RampUp) -> Self {
-        self.ramp_up = Some(ramp_up);
+        self.ramp_up = Some(Box::new(ramp_up));
         self
     }
 

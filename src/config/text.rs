@@ -369,7 +369,7 @@ impl Fields {
             builder.max_inconclusive = probes.count("max_inconclusive")?;
         }
         if let Some(ramp_up) = self.ramp_up {
-            builder.ramp_up = Some(RampUp {
+            builder = builder.ramp_up(RampUp {
                 duration: ramp_up.duration.span("ramp_up.duration")?,
                 initial_share: ramp_up.initial_share.number("ramp_up.initial_share")?,
             });
