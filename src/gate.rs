@@ -169,13 +169,16 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
+            if word.asks() || word.has(Flags::DUE) {
+                return self.question(word);
+            }
             let reason = match word.state() {
-                CircuitState::Closed if word.is_ramping() => return self.question(word),
-                CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
-                CircuitState::HalfOpen => return self.question(word),
-                CircuitState::Open if word.has(Flags::DUE) => return self.question(word),
                 CircuitState::Open => Reason::Open,
                 CircuitState::ForcedOpen => Reason::ForcedOpen,
+                // Half-open has asked above.
+                CircuitState::Closed | CircuitState::ForcedClosed | CircuitState::HalfOpen => {
+                    return Admission::Pass(word);
+                }
             };
             let until = self.deadline(word).load(Ordering::Acquire);
             let again = self.load();

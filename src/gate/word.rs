@@ -15,8 +15,8 @@ const BELOW_EPOCH: u64 = (1 << EPOCH_SHIFT) - 1;
 const CLOSED: u64 = 0;
 const FORCED_CLOSED: u64 = 1;
 const OPEN: u64 = 2;
-const HALF_OPEN: u64 = 3;
-const FORCED_OPEN: u64 = 4;
+const FORCED_OPEN: u64 = 3;
+const HALF_OPEN: u64 = 4;
 /// Closed, but not for all calls.
 const RAMPING: u64 = 5;
 
@@ -85,8 +85,14 @@ impl Word {
         self.0 & STATE <= FORCED_CLOSED
     }
 
+    /// Whether the mailbox decides about every call: half-open and ramping up.
+    #[inline]
+    pub(super) const fn asks(self) -> bool {
+        self.0 & STATE >= HALF_OPEN
+    }
+
     /// Whether the mailbox decides which calls go to their targets, though the state is closed.
-    pub(crate) const fn is_ramping(self) -> bool {
+    pub(super) const fn is_ramping(self) -> bool {
         self.0 & STATE == RAMPING
     }
 
@@ -95,8 +101,8 @@ impl Word {
             CLOSED | RAMPING => CircuitState::Closed,
             FORCED_CLOSED => CircuitState::ForcedClosed,
             OPEN => CircuitState::Open,
-            HALF_OPEN => CircuitState::HalfOpen,
-            _ => CircuitState::ForcedOpen,
+            FORCED_OPEN => CircuitState::ForcedOpen,
+            _ => CircuitState::HalfOpen,
         }
     }
 
