@@ -10,7 +10,9 @@
 use std::time::Duration;
 
 use actix_circuit_breaker::circuit::{Circuit, CircuitState, Record};
-use actix_circuit_breaker::{BreakerConfig, Outcome, SlowCall, Timestamp, TripPolicy, Window};
+use actix_circuit_breaker::{
+    BreakerConfig, Outcome, RampUp, SlowCall, Timestamp, TripPolicy, Window,
+};
 
 /// Reads settings as TOML and as JSON. What is accepted survives being written and read, and makes a
 /// circuit that works. Tells whether it was accepted.
@@ -113,6 +115,12 @@ fn configs() -> Vec<BreakerConfig> {
             slow_call,
         },
     ]
-    .map(|policy| BreakerConfig::builder().trip(policy).build().unwrap())
-    .into()
+    .map(|policy| BreakerConfig::builder().trip(policy))
+    .into_iter()
+    .flat_map(|builder| {
+        let ramp_up = RampUp::new(5 * second, 0.1);
+        [builder.clone(), builder.ramp_up(ramp_up)]
+    })
+    .map(|builder| builder.build().unwrap())
+    .collect()
 }

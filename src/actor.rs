@@ -196,6 +196,7 @@ fn notice(circuit: &Circuit, timed: bool, ticking: bool, now: Timestamp) -> Noti
     let tallies = counts && timed;
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
+        .with(Flags::RAMP.when(circuit.is_ramping(now)))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !timed))

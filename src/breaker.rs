@@ -241,7 +241,8 @@ impl Breaker {
     /// # Cancel safety
     ///
     /// Dropping the future counts as no outcome. A probe runs on in the breaker's care, and its outcome
-    /// counts, so that impatient callers do not keep a healthy target's breaker open.
+    /// counts, so that impatient callers do not keep a healthy target's breaker open; so does an ask that
+    /// a [ramp-up](crate::BreakerConfigBuilder::ramp_up) admits.
     ///
     /// Never block an arbiter on an ask: the reply may need that very thread.
     pub fn ask<T, M>(&self, target: &T, message: M) -> AskFuture<T, M>

@@ -146,6 +146,7 @@ impl Rejected {
             Reason::Open => 0,
             Reason::ProbesInUse => 1,
             Reason::ForcedOpen => 2,
+            Reason::RampUp => 3,
         };
         Self {
             origin: Some(origin.share()),
@@ -164,7 +165,8 @@ impl Rejected {
         match self.epoch_and_reason & 0xff {
             0 => Reason::Open,
             1 => Reason::ProbesInUse,
-            _ => Reason::ForcedOpen,
+            2 => Reason::ForcedOpen,
+            _ => Reason::RampUp,
         }
     }
 
@@ -174,8 +176,8 @@ impl Rejected {
     }
 
     /// Returns after what time, counted from this call of the method, another attempt makes sense:
-    /// the rest of the break; for [`Reason::ProbesInUse`] at most a second; the rest of a forced
-    /// open's ttl, `None` without one. Zero once that time is over.
+    /// the rest of the break; for [`Reason::ProbesInUse`] and [`Reason::RampUp`] at most a second; the
+    /// rest of a forced open's ttl, `None` without one. Zero once that time is over.
     pub fn retry_after(&self) -> Option<Duration> {
         let origin = self.origin.as_ref()?;
         (self.until != NEVER).then(|| Timestamp::from_micros(self.until).since(origin.clock.now()))

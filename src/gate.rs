@@ -180,12 +180,16 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
+            if word.asks() || word.has(Flags::DUE) {
+                return self.question(word);
+            }
             let reason = match word.state() {
-                CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
-                CircuitState::HalfOpen => return self.question(word),
-                CircuitState::Open if word.has(Flags::DUE) => return self.question(word),
                 CircuitState::Open => Reason::Open,
                 CircuitState::ForcedOpen => Reason::ForcedOpen,
+                // Half-open has asked above.
+                CircuitState::Closed | CircuitState::ForcedClosed | CircuitState::HalfOpen => {
+                    return Admission::Pass(word);
+                }
             };
             let until = self.deadline(word).load(Ordering::Acquire);
             let again = self.load();
@@ -205,7 +209,8 @@ impl Gate {
     }
 
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
-    /// actor's arbiter is blocked, there cannot be a probe for all of them.
+    /// actor's arbiter is blocked, there cannot be a probe for all of them; nor is it the time to send
+    /// more calls after a recovery.
     #[cold]
     fn question(self: &Arc<Self>, word: Word) -> Admission {
         let most = self.config().max_probes().max(MOST_ON_THEIR_WAY);
@@ -214,7 +219,12 @@ impl Gate {
         }
         self.stripes.for_rejection().count();
         let until = Some(self.clock().now() + NO_ROOM_RETRY);
-        let rejected = Rejected::new(&self.origin, Reason::ProbesInUse, word.epoch(), until);
+        let reason = if word.is_ramping() {
+            Reason::RampUp
+        } else {
+            Reason::ProbesInUse
+        };
+        let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
     }
 

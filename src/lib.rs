@@ -101,7 +101,7 @@ pub use breaker::{
 };
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold};
+pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, RampUp};
 pub use error::{AskError, CallError, CreateError, Rejected, TellError};
 pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
 pub use family::{Family, FamilyCall};

@@ -140,7 +140,7 @@ impl BreakersBuilder {
         self
     }
 
-    /// Sets where jitter comes from. Default: the thread's own generator.
+    /// Sets where jitter and the draws of a ramp-up come from. Default: the thread's own generator.
     pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
         self.random = random;
         self

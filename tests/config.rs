@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use actix_circuit_breaker::circuit::Circuit;
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, SlowCall, Timestamp,
+    Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, RampUp, SlowCall, Timestamp,
     TripPolicy, TripRule, Window,
 };
 use proptest::prelude::*;
@@ -158,6 +158,10 @@ fn with_span(span: Duration) -> Vec<(&'static str, BreakerConfigBuilder)> {
         ("break_duration", builder().break_duration(span)),
         ("backoff.max", builder().backoff(Backoff::new(2.0, span))),
         ("probe_timeout", builder().probe_timeout(span)),
+        (
+            "ramp_up.duration",
+            builder().ramp_up(RampUp::new(span, 0.5)),
+        ),
         ("trip.within", builder().trip(consecutive(1, Some(span)))),
         ("trip.within", builder().trip(count(1, span))),
         (
@@ -218,6 +222,7 @@ fn the_longest_span_and_a_century_are_accepted() {
         builder().break_duration(span).build().unwrap();
         builder().backoff(Backoff::new(2.0, span)).build().unwrap();
         builder().probe_timeout(span).build().unwrap();
+        builder().ramp_up(RampUp::new(span, 0.5)).build().unwrap();
         builder().trip(consecutive(1, Some(span))).build().unwrap();
         builder().trip(count(1, span)).build().unwrap();
         builder()
@@ -256,9 +261,14 @@ fn the_shortest_span_is_a_microsecond_and_fractions_are_cut() {
         .build()
         .unwrap();
     assert_eq!(config.trip(), &count(1, micros(2)));
+    let config = builder()
+        .ramp_up(RampUp::new(Duration::from_nanos(1_999), 0.5))
+        .build()
+        .unwrap();
+    assert_eq!(config.ramp_up(), Some(RampUp::new(least, 0.5)));
 }
 
-// R33, FAILURE_CASES 91
+// R33, R36, FAILURE_CASES 91
 #[test]
 fn a_rate_outside_its_range_is_refused() {
     for (share, value) in [
@@ -283,8 +293,18 @@ fn a_rate_outside_its_range_is_refused() {
             value,
             SHARE,
         );
+        refused(
+            builder().ramp_up(RampUp::new(secs(30), share)),
+            "ramp_up.initial_share",
+            value,
+            SHARE,
+        );
     }
     for share in [f64::MIN_POSITIVE, 0.5, 1.0] {
+        builder()
+            .ramp_up(RampUp::new(secs(30), share))
+            .build()
+            .unwrap();
         let slow = Some(SlowCall::new(secs(1), share));
         builder()
             .trip(rate(share, 1, Window::Calls(1), slow))
@@ -644,7 +664,7 @@ fn text_with_a_count_that_is_no_count_is_refused() {
 }
 
 /// Every setting that is a span, as text.
-fn text_with_span(span: &str) -> [(&'static str, String); 10] {
+fn text_with_span(span: &str) -> [(&'static str, String); 11] {
     let rate = "rate = 0.5, minimum_calls = 1";
     [
         (
@@ -662,6 +682,10 @@ fn text_with_span(span: &str) -> [(&'static str, String); 10] {
             format!("backoff = {{ factor = 2.0, max = {span} }}"),
         ),
         ("probe_timeout", format!("probe_timeout = {span}")),
+        (
+            "ramp_up.duration",
+            format!("ramp_up = {{ duration = {span}, initial_share = 0.1 }}"),
+        ),
         (
             "trip.within",
             format!("trip.consecutive_failures = {{ failures = 1, within = {span} }}"),
@@ -765,12 +789,24 @@ fn text_with_a_share_out_of_range_is_refused() {
     }
     text_says(&with_rate("\"half\""), "trip.rate", "\"half\"", "a number");
     text_says("jitter = true", "jitter", "true", "a number");
+    let with_ramp = |share| format!("ramp_up = {{ duration = '1m', initial_share = {share} }}");
+    for share in ["0.0", "-0.5", "1.5"] {
+        let value = share.trim_end_matches(".0");
+        text_says(&with_ramp(share), "ramp_up.initial_share", value, SHARE);
+    }
+    text_says(
+        &with_ramp("'10%'"),
+        "ramp_up.initial_share",
+        "\"10%\"",
+        "a number",
+    );
     // JSON has none of these.
     for (share, value) in [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf")] {
         for (text, field) in [
             (with_rate(share), "trip.rate"),
             (with_slow(share), "trip.slow_call.rate"),
             (format!("jitter = {share}"), "jitter"),
+            (with_ramp(share), "ramp_up.initial_share"),
             (
                 format!("backoff = {{ factor = {share}, max = '1h' }}"),
                 "backoff.factor",
@@ -868,6 +904,18 @@ fn unknown_and_missing_fields_are_refused_by_name() {
         &["`hold`", "unknown field `ttl`"],
     );
     text_refused(
+        "ramp_up = { duration = '30s', initial_share = 0.1, steps = 3 }",
+        &["`ramp_up`", "unknown field `steps`"],
+    );
+    text_refused(
+        "ramp_up = { duration = '30s' }",
+        &["`ramp_up`", "missing field `initial_share`"],
+    );
+    text_refused(
+        "ramp_up = { initial_share = 0.1 }",
+        &["`ramp_up`", "missing field `duration`"],
+    );
+    text_refused(
         "trip.failure_counts.failures = 1",
         &["`trip`", "unknown variant `failure_counts`"],
     );
@@ -928,6 +976,7 @@ fn text_sets_every_setting() {
          probe_timeout = '11s'\n\
          max_inconclusive = 7\n\
          hold = { capacity = 1000, held_ttl = '10m', release_interval = '100ms', growing = true }\n\
+         ramp_up = { duration = '30s', initial_share = 0.125 }\n\
          [trip.failure_rate]\n\
          rate = 1\n\
          minimum_calls = 20\n\
@@ -945,6 +994,7 @@ fn text_sets_every_setting() {
         .probe_timeout(secs(11))
         .max_inconclusive(7)
         .hold(Hold::new(1000, secs(600), Duration::from_millis(100)).growing())
+        .ramp_up(RampUp::new(secs(30), 0.125))
         .trip(rate(1.0, 20, Window::Time(secs(60)), slow));
     assert_eq!(config.unwrap(), same.clone().build().unwrap());
     let without = same.hold(None).build().unwrap();
@@ -1019,6 +1069,7 @@ fn configs_that_differ_in_one_setting_are_not_equal() {
         builder().successes_to_close(2),
         builder().probe_timeout(secs(31)),
         builder().max_inconclusive(9),
+        builder().ramp_up(RampUp::new(secs(30), 0.1)),
     ] {
         assert_ne!(default, other.build().unwrap());
     }
@@ -1071,9 +1122,10 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
             (1..u32::MAX, 1..u32::MAX, 1..u32::MAX),
             proptest::option::of(any_span()),
             proptest::option::of((1..u32::MAX, any_span(), any_span(), any::<bool>())),
+            proptest::option::of((any_span(), any_share())),
         )
             .prop_map(
-                move |(trip, length, backoff, jitter, counts, probe_timeout, hold)| {
+                move |(trip, length, backoff, jitter, counts, probe_timeout, hold, ramp_up)| {
                     let mut builder = builder()
                         .trip(trip)
                         .call_timeout(call_timeout)
@@ -1090,6 +1142,9 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
                     if let Some(timeout) = probe_timeout {
                         let timeout = timeout.max(call_timeout + micros(1));
                         builder = builder.probe_timeout(timeout);
+                    }
+                    if let Some((duration, share)) = ramp_up {
+                        builder = builder.ramp_up(RampUp::new(duration, share));
                     }
                     let hold = hold.map(|(capacity, ttl, interval, growing)| {
                         let hold = Hold::new(capacity, ttl, interval);
@@ -1120,6 +1175,8 @@ proptest! {
         prop_assert_eq!(of_rate, share > 0.0 && share <= 1.0);
         let of_jitter = builder().jitter(share).build().is_ok();
         prop_assert_eq!(of_jitter, (0.0..=1.0).contains(&share));
+        let of_ramp = builder().ramp_up(RampUp::new(secs(1), share)).build().is_ok();
+        prop_assert_eq!(of_ramp, of_rate);
     }
 }
 
@@ -1211,6 +1268,12 @@ fn the_documented_defaults_are_the_defaults() {
                 .hold()
                 .map_or("none".to_owned(), |hold| format!("{hold:?}")),
         ),
+        (
+            "ramp_up",
+            config
+                .ramp_up()
+                .map_or("none".to_owned(), |ramp_up| format!("{ramp_up:?}")),
+        ),
     ];
     let documented = documented();
     let documented: Vec<_> = documented
@@ -1219,12 +1282,12 @@ fn the_documented_defaults_are_the_defaults() {
         .collect();
     assert_eq!(documented, actual);
 
-    // What is written down has the same fields as the table, but for what is not there.
+    // What is written down has the same fields as the table, but for those that are not there.
     let serde_json::Value::Object(written) = serde_json::to_value(&config).unwrap() else {
         panic!("not an object");
     };
     for (name, _) in documented {
-        let absent = ["backoff", "hold"].contains(&name);
+        let absent = ["backoff", "hold", "ramp_up"].contains(&name);
         assert_eq!(written.contains_key(name), !absent, "{name}");
     }
 

@@ -33,10 +33,10 @@ fn replay(corpus: &str, check: fn(&[u8]) -> bool) -> usize {
 
 #[test]
 fn settings_from_anywhere_are_refused_or_work() {
-    assert!(replay("config", checks::config) >= 7);
+    assert!(replay("config", checks::config) >= 8);
 }
 
 #[test]
 fn records_from_anywhere_are_refused_or_work() {
-    assert!(replay("record", checks::record) >= 11);
+    assert!(replay("record", checks::record) >= 13);
 }

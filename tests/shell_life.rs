@@ -21,7 +21,7 @@ use actix_circuit_breaker::message::Ask;
 use actix_circuit_breaker::message::ForceOpen;
 use actix_circuit_breaker::{
     AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, Cause, CircuitState,
-    Reason, RestartPolicy, Window,
+    RampUp, Reason, RestartPolicy, Window,
 };
 use futures::{FutureExt, StreamExt};
 use harness::*;
@@ -595,6 +595,33 @@ async fn questions_to_a_blocked_breaker_stay_bounded() {
     w.snapshot().await;
     w.good().await;
     assert_eq!(w.state(), CircuitState::Closed);
+    arbiter.stop();
+    arbiter.join().unwrap();
+}
+
+// R36: nor those who call while it ramps up, each of whom has to ask.
+#[actix::test]
+async fn questions_to_a_blocked_breaker_that_ramps_up_stay_bounded() {
+    let arbiter = Arbiter::new();
+    let ramp_up = RampUp::new(3_600 * SECOND, 1.0);
+    let w = elsewhere(&arbiter, consecutive(1).break_duration(MS).ramp_up(ramp_up));
+    w.trip().await;
+    until_due(&w).await;
+    w.good().await;
+    let blocked = Blocked::new(&arbiter).await;
+    let questions = (0..2_000).map(|_| w.breaker.acquire().now_or_never());
+    let rejected: Vec<_> = questions.flatten().map(Result::unwrap_err).collect();
+    assert_eq!(rejected.len(), 2_000 - 1_024);
+    for error in rejected {
+        let AskError::Rejected(rejected) = error else {
+            panic!("rejected, and nothing else");
+        };
+        assert_eq!(rejected.reason(), Reason::RampUp);
+        assert!(rejected.retry_after().unwrap() <= SECOND);
+    }
+    blocked.end();
+    w.snapshot().await;
+    w.good().await;
     arbiter.stop();
     arbiter.join().unwrap();
 }

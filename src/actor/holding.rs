@@ -7,13 +7,14 @@ mod told;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use actix::{Addr, SpawnHandle};
 
 use super::BreakerActor;
 use super::parcel::{Answer, Delivery, GivenUp, Parcel, Sending};
 use crate::caught::{caught, quietly};
-use crate::circuit::{Circuit, Ending, Permit};
+use crate::circuit::{Circuit, Ending, Permit, Refused};
 use crate::clock::Timestamp;
 use crate::config::Hold;
 use crate::event::{DropReason, HeldDropped, Subscribers};
@@ -155,14 +156,20 @@ impl Holding {
                 quietly(|| drop(item));
             }
         }
+        let Some(first) = self.queue.first() else {
+            return false;
+        };
         // Looked at first, so that what waits on is not counted as rejected.
-        if self.queue.is_empty() || round.circuit.peek(round.now).refusal.is_some() {
+        if round.circuit.peek(round.now).refusal.is_some() {
             return false;
         }
+        // While the circuit ramps up, only asking tells.
+        let Ok(leave_to_go) = admit(&*first.item, round) else {
+            return false;
+        };
         if let Some(Waiting { item, since }) = self.queue.pop() {
-            leave(&*item);
             HeldCounts::add(&mut self.counts.released);
-            self.send(item, since, round);
+            self.go(item, since, leave_to_go, round);
         }
         true
     }
@@ -170,31 +177,35 @@ impl Holding {
     /// Sends a message, or lets it wait, or gives it back.
     fn arrive(&mut self, parcel: Box<dyn Parcel>, round: &mut Round<'_>) {
         let hold = round.circuit.config().hold().filter(|_| parcel.may_wait());
-        let admits = round.circuit.peek(round.now).refusal.is_none();
-        let goes = match hold {
-            Some(_) => admits && self.queue.is_empty(),
-            None => true,
-        };
         if is_abandoned(&*parcel) {
             HeldCounts::add(&mut self.counts.held);
             self.drop_one(DropReason::CallerGone, round.now, round);
             quietly(|| drop(parcel));
             return;
         }
-        match hold {
-            Some(Hold { capacity, .. }) if !goes => {
-                if usize::try_from(capacity).is_ok_and(|most| self.queue.len() >= most) {
-                    leave(&*parcel);
-                    self.note_full(round);
-                    give_up(parcel, &GivenUp::Full(capacity));
-                } else {
-                    self.hold(parcel, round);
-                }
+        if let Some(Hold { capacity, .. }) = hold {
+            // Looked at first, so that what waits is not counted as rejected.
+            let admits = round.circuit.peek(round.now).refusal.is_none();
+            let admitted = admits && self.queue.is_empty();
+            match admitted.then(|| admit(&*parcel, round)) {
+                Some(Ok(leave_to_go)) => self.go(parcel, round.now, leave_to_go, round),
+                _ => self.hold_if_room(parcel, capacity, round),
             }
-            _ => {
-                leave(&*parcel);
-                self.send(parcel, round.now, round);
-            }
+            return;
+        }
+        match admit(&*parcel, round) {
+            Ok(leave_to_go) => self.go(parcel, round.now, leave_to_go, round),
+            Err(refused) => self.reject(parcel, refused, round),
+        }
+    }
+
+    fn hold_if_room(&mut self, parcel: Box<dyn Parcel>, capacity: u32, round: &Round<'_>) {
+        if usize::try_from(capacity).is_ok_and(|most| self.queue.len() >= most) {
+            leave(&*parcel);
+            self.note_full(round);
+            give_up(parcel, &GivenUp::Full(capacity));
+        } else {
+            self.hold(parcel, round);
         }
     }
 
@@ -210,29 +221,27 @@ impl Holding {
         }
     }
 
-    /// Sends a message if the circuit admits it, or else rejects it.
-    fn send(&mut self, parcel: Box<dyn Parcel>, since: Timestamp, round: &mut Round<'_>) {
-        let Round {
-            circuit,
-            gate,
-            address,
-            now,
-        } = round;
-        let call_timeout = parcel.call_timeout();
-        let call_timeout = call_timeout.unwrap_or_else(|| circuit.config().call_timeout());
-        let permit = match circuit.try_acquire_for(call_timeout, *now) {
-            Ok(permit) => permit,
-            Err(refused) => {
-                let rejected = gate.rejection(refused.reason(), refused.epoch(), refused.until());
-                if !give_up(parcel, &GivenUp::Rejected(rejected)) {
-                    self.note(DropReason::Rejected, since, gate, *now);
-                }
-                return;
-            }
-        };
+    fn reject(&mut self, parcel: Box<dyn Parcel>, refused: Refused, round: &Round<'_>) {
+        let Round { gate, now, .. } = round;
+        leave(&*parcel);
+        let rejected = gate.rejection(refused.reason(), refused.epoch(), refused.until());
+        if !give_up(parcel, &GivenUp::Rejected(rejected)) {
+            self.note(DropReason::Rejected, *now, gate, *now);
+        }
+    }
+
+    /// Sends a message that was admitted.
+    fn go(
+        &mut self,
+        parcel: Box<dyn Parcel>,
+        since: Timestamp,
+        (permit, call_timeout): (Permit, Duration),
+        round: &mut Round<'_>,
+    ) {
+        leave(&*parcel);
         let delivery = parcel.send(Sending {
-            gate,
-            breaker: address(),
+            gate: round.gate,
+            breaker: (round.address)(),
             permit,
             call_timeout,
             failed: &self.failed,
@@ -243,7 +252,7 @@ impl Holding {
             answer,
         }) = delivery
         {
-            settle(circuit, permit, outcome, *now);
+            settle(round.circuit, permit, outcome, round.now);
             self.answers.push((since, answer));
         }
     }
@@ -336,6 +345,14 @@ impl Holding {
             quietly(|| drop(parcel));
         }
     }
+}
+
+/// Asks the circuit for leave to send a message, which may take so long.
+fn admit(parcel: &dyn Parcel, round: &mut Round<'_>) -> Result<(Permit, Duration), Refused> {
+    let call_timeout = parcel.call_timeout();
+    let call_timeout = call_timeout.unwrap_or_else(|| round.circuit.config().call_timeout());
+    let permit = round.circuit.try_acquire_for(call_timeout, round.now)?;
+    Ok((permit, call_timeout))
 }
 
 fn is_abandoned(parcel: &dyn Parcel) -> bool {

@@ -1,5 +1,5 @@
-//! When the breaker's actor wakes by itself: to mark a break as nearly over and as over, and to fold the buckets of a
-//! window of time. A timer decides nothing; late, lost or doubled it costs the circuit nothing (R28).
+//! When the breaker's actor wakes by itself: to mark a break or a ramp-up as nearly over and as over, and to fold
+//! the buckets of a window of time. A timer decides nothing; late, lost or doubled it costs the circuit nothing (R28).
 
 use std::time::Duration;
 

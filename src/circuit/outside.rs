@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::record::Phase;
 use super::{Calls, Cause, Circuit, Evidence, Record, Transition, next_epoch};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
@@ -52,7 +51,7 @@ impl Circuit {
             return;
         }
         self.calls.successes = self.calls.successes.saturating_add(batch);
-        if let Phase::Closed(memory) = &mut self.record.phase {
+        if let Some(memory) = self.record.phase.memory_mut() {
             let verdict = memory.add_successes(batch, &self.config, now);
             self.act_on(verdict, now);
         }
@@ -79,36 +78,30 @@ impl Circuit {
 
     /// Whether a success changes the record now: there is something for it to forget.
     pub(crate) fn success_forgets(&self) -> bool {
-        match &self.record.phase {
-            Phase::Closed(memory) => self.config.success_forgets() && memory.newest().is_some(),
-            _ => false,
-        }
+        self.record
+            .phase
+            .memory()
+            .is_some_and(|memory| self.config.success_forgets() && memory.newest().is_some())
     }
 
     /// Whether the next success could trip; see [`Memory::success_may_trip`].
     pub(crate) fn success_may_trip(&self, now: Timestamp) -> bool {
-        match &self.record.phase {
-            Phase::Closed(memory) => {
-                memory.success_may_trip(&self.config, now.max(self.record.newest))
-            }
-            _ => false,
-        }
+        self.record.phase.memory().is_some_and(|memory| {
+            memory.success_may_trip(&self.config, now.max(self.record.newest))
+        })
     }
 
     /// When the present bucket of a window of time ends.
     pub(crate) fn next_bucket(&self, now: Timestamp) -> Option<Timestamp> {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.next_bucket(&self.config, now.max(self.record.newest)),
-            _ => None,
-        }
+        let memory = self.record.phase.memory()?;
+        memory.next_bucket(&self.config, now.max(self.record.newest))
     }
 
-    /// When a closed circuit remembers nothing any more; `None` where time alone does not get there.
+    /// When a closed circuit remembers nothing any more, a ramp-up included; `None` where time alone does
+    /// not get there.
     pub(crate) fn empty_at(&self) -> Option<Timestamp> {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.empty_at(&self.config),
-            _ => None,
-        }
+        let empty = self.record.phase.memory()?.empty_at(&self.config)?;
+        Some(self.ramp_end().map_or(empty, |end| end.max(empty)))
     }
 
     /// What became of the calls so far.

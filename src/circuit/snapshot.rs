@@ -17,7 +17,8 @@ pub struct Peek {
     pub state: CircuitState,
     /// Whether the break is over, so that the next call is a probe.
     pub probe_due: bool,
-    /// Why a call would be rejected; `None` if it would be admitted.
+    /// Why a call would be rejected; `None` if it would be admitted, and during a ramp-up, whose share
+    /// of calls is drawn when they come.
     pub refusal: Option<Reason>,
     /// After what time a rejected call should come again; see [`Refused::retry_after`](super::Refused).
     #[serde(serialize_with = "span_as_text")]
@@ -44,7 +45,7 @@ pub struct Calls {
 }
 
 /// A circuit at some instant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The instant.
@@ -65,6 +66,8 @@ pub struct Snapshot {
     pub until: Option<Timestamp>,
     /// The reason of the operator's order in force.
     pub reason: Option<Arc<str>>,
+    /// The share of calls that is admitted after a recovery; `None` outside a ramp-up.
+    pub ramp_share: Option<f64>,
     /// The failures in the closed window.
     pub failures: u64,
     /// The slow calls in the closed window of a rate policy.
@@ -131,6 +134,7 @@ impl Circuit {
                 .until()
                 .filter(|_| as_it_stands || peek.state == CircuitState::Open),
             reason: self.reason().filter(|_| as_it_stands),
+            ramp_share: self.ramp_share(now),
             failures: counts.failures,
             slow_calls: counts.slow,
             samples: counts.samples,

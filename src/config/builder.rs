@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, BreakerConfig, Checked, ConfigError, Hold, RuleFacts};
+use super::{Backoff, BreakerConfig, Checked, ConfigError, Hold, RampUp, RuleFacts};
 use crate::caught::caught;
 use crate::clock::{Timestamp, micros};
 use crate::policy::{TripPolicy, Window};
@@ -25,6 +25,8 @@ pub struct BreakerConfigBuilder {
     pub(super) max_inconclusive: u32,
     /// Boxed, since most have none.
     pub(super) hold: Option<Box<Hold>>,
+    /// Boxed, since most have none and every breaker may have settings of its own.
+    pub(super) ramp_up: Option<Box<RampUp>>,
 }
 
 impl Default for BreakerConfigBuilder {
@@ -40,6 +42,7 @@ impl Default for BreakerConfigBuilder {
             probe_timeout: None,
             max_inconclusive: 10,
             hold: None,
+            ramp_up: None,
         }
     }
 }
@@ -111,6 +114,18 @@ impl BreakerConfigBuilder {
         self
     }
 
+    /// Admits only a share of calls at first once probes have closed the circuit, and rejects the others
+    /// with [`Reason::RampUp`](crate::Reason::RampUp): `initial_share` of them right away, in a straight
+    /// line up to all of them after `duration` (R36). Default: none, all calls are admitted at once.
+    /// `duration` from 1 µs to 2^53 - 1 µs, `initial_share` above 0 and at most 1.
+    ///
+    /// Meanwhile every call asks the breaker's mailbox, as it does while half-open; where more than 1,024
+    /// wait for its answer, the others are rejected in the same way.
+    pub fn ramp_up(mut self, ramp_up: RampUp) -> Self {
+        self.ramp_up = Some(Box::new(ramp_up));
+        self
+    }
+
     pub(super) fn derived_probe_timeout(&self) -> Duration {
         self.probe_timeout.unwrap_or_else(|| {
             self.break_duration
@@ -166,6 +181,10 @@ impl BreakerConfigBuilder {
         count("max_inconclusive", self.max_inconclusive)?;
         if let Some(hold) = &mut self.hold {
             **hold = hold.checked()?;
+        }
+        if let Some(ramp_up) = &mut self.ramp_up {
+            ramp_up.duration = span("ramp_up.duration", ramp_up.duration)?;
+            share("ramp_up.initial_share", ramp_up.initial_share)?;
         }
         if let Some(timeout) = self.probe_timeout {
             self.probe_timeout = Some(span("probe_timeout", timeout)?);
