@@ -17,7 +17,7 @@ mod harness;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -507,6 +507,43 @@ async fn a_message_on_its_way_is_not_overtaken_by_the_next_of_its_caller() {
     let replies = join_all([first, second, third]).await;
     assert_eq!(replies, [Ok(Ok(1)), Ok(Ok(2)), Ok(Ok(3))]);
     assert_eq!(p.ids(), [1, 2, 3]);
+}
+
+/// The machine's clock, which panics once, the so-manieth time it is read.
+#[derive(Debug, Clone, Default)]
+struct Fuse {
+    clock: SystemClock,
+    left: Arc<AtomicI64>,
+}
+
+impl Clock for Fuse {
+    fn now(&self) -> Timestamp {
+        assert_ne!(
+            self.left.fetch_sub(1, Ordering::SeqCst),
+            1,
+            "trap in the clock"
+        );
+        self.clock.now()
+    }
+}
+
+// R29: the same, where the breaker's actor has closed, panics over the message and is away for a while.
+#[actix::test]
+async fn a_message_over_which_the_breaker_panics_is_not_overtaken_either() {
+    pause();
+    let fuse = Fuse::default();
+    let p = post_of(Breakers::builder().clock(Arc::new(fuse.clone())), steady()).await;
+    p.trip().await;
+    let reset = p.w.breaker.reset();
+    let first = p.hold(1);
+    fuse.left.store(2, Ordering::SeqCst);
+    reset.await.unwrap();
+    quiet().await;
+    assert_eq!(fuse.left.load(Ordering::SeqCst), 0);
+    assert_eq!((p.w.state(), p.ids()), (CircuitState::Closed, vec![]));
+    let second = p.hold(2);
+    assert_eq!(join_all([first, second]).await, [Ok(Ok(1)), Ok(Ok(2))]);
+    assert_eq!(p.ids(), [1, 2]);
 }
 
 // Time to live.

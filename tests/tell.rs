@@ -49,6 +49,8 @@ impl Handler<Line> for Log {
 enum Order {
     StandStill(oneshot::Receiver<()>),
     Stop,
+    /// Takes that many messages into its mailbox.
+    Room(usize),
 }
 
 impl Handler<Order> for Log {
@@ -58,6 +60,7 @@ impl Handler<Order> for Log {
         match order {
             Order::StandStill(until) => ctx.wait(until.into_actor(self).map(|_, _, _| ())),
             Order::Stop => ctx.stop(),
+            Order::Room(room) => ctx.set_mailbox_capacity(room),
         }
     }
 }
@@ -438,6 +441,72 @@ async fn an_ask_and_a_tell_that_expire_each_get_their_own_error() {
     let told = d.tell_or_hold(1);
     assert_eq!(ask.await, Err(AskError::HoldExpired(SECOND)));
     assert!(matches!(told.await, Err(TellError::HoldExpired { .. })));
+}
+
+// Sums: each message is delivered or handed back, never both, and each caller's arrive in its order.
+#[actix::test]
+async fn every_message_of_many_callers_is_delivered_or_handed_back() {
+    const CALLERS: u32 = 4;
+    const EACH: u32 = 5_000;
+    let home = Arbiter::new();
+    let breakers = Breakers::start_in_arbiter(&home.handle());
+    let hold = Hold::new(30, 100 * MS, MS).growing();
+    let config = consecutive(1).break_duration(3 * MS).hold(hold);
+    let breaker = breakers.create("sums", config.build().unwrap()).unwrap();
+    let lines: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let log = Log {
+        lines: Arc::clone(&lines),
+    };
+    let log = Actor::start_in_arbiter(&Arbiter::new().handle(), |_| log);
+    log.send(Order::Room(1000)).await.unwrap();
+    let mut callers = Vec::new();
+    for caller in 0..CALLERS {
+        let arbiter = Arbiter::new();
+        let (sender, receiver) = oneshot::channel();
+        let (breaker, log) = (breaker.clone(), log.clone());
+        arbiter.spawn(async move {
+            let (failing, _) = target();
+            let mut handed_back = Vec::new();
+            for first in (0..EACH).step_by(10) {
+                // Asks of another target behind the same breaker make it trip now and then.
+                if caller == 0 && first % 200 == 0 {
+                    drop(breaker.ask(&failing, Job::Bad).await);
+                }
+                let batch: Vec<_> = (first..first + 10)
+                    .map(|number| breaker.tell_or_hold(&log, Line(caller * EACH + number)))
+                    .collect();
+                for told in join_all(batch).await {
+                    handed_back.extend(told.err().map(|error| error.into_message().0));
+                }
+            }
+            sender.send(handed_back).unwrap();
+        });
+        callers.push((arbiter, receiver));
+    }
+    let mut all = Vec::new();
+    for (arbiter, handed_back) in callers {
+        all.extend(handed_back.await.unwrap());
+        arbiter.stop();
+    }
+    // A question and its answer come after all that was sent before.
+    let (go, still) = oneshot::channel();
+    go.send(()).unwrap();
+    log.send(Order::StandStill(still)).await.unwrap();
+    let lines = lines.lock().unwrap().clone();
+    for caller in 0..CALLERS {
+        let of_caller: Vec<_> = lines
+            .iter()
+            .filter(|line| **line / EACH == caller)
+            .collect();
+        assert!(of_caller.is_sorted_by(|a, b| a < b), "{caller}");
+    }
+    let snapshot = breaker.snapshot().await.unwrap();
+    println!("{} handed back, {:?}", all.len(), snapshot.held_counts);
+    assert!(snapshot.held_counts.released > 0);
+    all.extend(lines);
+    all.sort_unstable();
+    assert_eq!(all, (0..CALLERS * EACH).collect::<Vec<_>>());
+    home.stop();
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::circuit::{Circuit, Ending, Permit, Refused};
 use crate::clock::Timestamp;
 use crate::config::Hold;
 use crate::event::{DropReason, HeldDropped, Subscribers};
-use crate::gate::{Gate, Left};
+use crate::gate::{Gate, Left, OnItsWay};
 use crate::hold::{Pace, Queue, Seat, Turn, Waiting};
 use crate::outcome::Outcome;
 pub(super) use told::Drops;
@@ -33,6 +33,8 @@ pub(super) struct Holding {
     queue: Queue<Box<dyn Parcel>>,
     /// What came and was not looked at yet.
     arrivals: VecDeque<Box<dyn Parcel>>,
+    /// Counts those that came as on their way, until it is published what became of them.
+    questions: Vec<OnItsWay>,
     pace: Pace,
     /// The policy in force, or the last one if it was taken away while messages wait.
     policy: Option<Hold>,

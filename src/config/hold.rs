@@ -31,7 +31,10 @@ use super::builder::{count, span};
 /// # Ok::<(), actix_circuit_breaker::ConfigError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "a set of settings that users write as a literal, as `Backoff` is"
+)]
 pub struct Hold {
     /// How many messages wait at most: 1 or more.
     pub capacity: u32,

@@ -82,9 +82,11 @@ impl BreakerActor {
         }
     }
 
-    /// Tells callers what became of their messages, once that is published.
+    /// Ends a step that is published: tells callers what became of their messages.
     pub(in crate::actor) fn answer_held(&mut self, now: Timestamp) {
         if let Some(holding) = &mut self.holding {
+            // Only now: who sees that nothing is on its way also sees what waits.
+            holding.questions.clear();
             for (since, answer) in std::mem::take(&mut holding.answers) {
                 if let Ok(Some(why)) = caught(answer) {
                     holding.note(why, since, &self.gate, now);
@@ -100,10 +102,10 @@ impl Handler<Bring> for BreakerActor {
     fn handle(&mut self, message: Bring, ctx: &mut Context<Self>) {
         let Bring { parcel, question } = message;
         let holding = self.holding.get_or_insert_default();
+        // Both are here even if this step panics, and the next one finds them.
+        holding.questions.push(question);
         holding.arrivals.push_back(parcel);
         let ((), outbox) = self.step(ctx, |_, _| ());
-        // Only now: who sees that nothing is on its way also sees what waits.
-        drop(question);
         outbox.deliver();
     }
 }
