@@ -376,6 +376,27 @@ fn failures_that_are_out_of_the_window_at_the_restore_are_forgotten() {
     assert_eq!(there.record().state(), CircuitState::Closed);
 }
 
+// R3, R29: restoring does not move the newest instant, so a clock that was ahead then costs no failure.
+#[test]
+fn a_failure_too_old_at_the_restore_counts_again_when_the_clock_steps_back() {
+    let within = Duration::from_secs(10);
+    for trip in [
+        TripPolicy::ConsecutiveFailures {
+            failures: 2,
+            within: Some(within),
+        },
+        rate(1.0, 2, Window::Time(within), None),
+    ] {
+        let mut circuit = circuit(trip);
+        fail(&mut circuit, ms(0));
+        let mut there = restored(&circuit, ms(10_000));
+        assert_eq!(failures(&there, ms(10_000)), 0);
+        assert_eq!(failures(&there, ms(9_999)), 1);
+        fail(&mut there, ms(9_999));
+        assert_eq!(there.record().state(), CircuitState::Open);
+    }
+}
+
 // R3, R22
 #[test]
 fn a_restored_break_is_no_longer_than_the_longest_with_jitter_and_backoff() {
