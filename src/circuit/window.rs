@@ -217,7 +217,8 @@ impl Memory {
         }
     }
 
-    /// When the bucket that holds `now` ends, for a window of time that holds anything.
+    /// When the bucket that holds `now` ends, for a window of time that holds anything. (For an empty one
+    /// it would cost a timer that finds nothing.)
     pub(super) fn next_bucket(&self, config: &BreakerConfig, now: Timestamp) -> Option<Timestamp> {
         match (self, config.lookback()) {
             (Self::Buckets(buckets), Some(span)) if buckets.newest().is_some() => {
