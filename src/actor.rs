@@ -125,6 +125,7 @@ impl BreakerActor {
         let successes = self.gate.fold();
         self.circuit.settle_successes(epoch, successes, now);
         self.timers.note_samples(successes > 0);
+        // To say so for none would only publish the same once more.
         successes > 0
     }
 
@@ -165,6 +166,7 @@ impl BreakerActor {
             let news = outbox.news(self);
             news.panicked.push(code);
         }
+        // News of none would cost an allocation, and be told to nobody.
         if lost_probes > 0 {
             let news = outbox.news(self);
             news.lost_probes = lost_probes;

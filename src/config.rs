@@ -305,6 +305,7 @@ impl BreakerConfig {
         let settings = &self.checked.settings;
         let mut length = to_f64(settings.break_duration);
         if let Some(Backoff { factor, max }) = settings.backoff
+            // A factor of 1 would do no harm, but count to `attempt` for nothing.
             && factor > 1.0
         {
             let ceiling = to_f64(max);

@@ -253,8 +253,9 @@ async fn restart_keeps_counting_the_successes_of_a_rate() {
 /// Whatever is asked passes, and fails or not as it will.
 async fn assert_unguarded(w: &World) {
     assert!(!w.breaker.addr().connected());
+    // What a caller meets is what is shown.
+    assert_eq!(w.state(), CircuitState::Closed);
     let seen = w.seen.get();
-    let state = w.state();
     for _ in 0..5 {
         w.bad().await;
         let failed = w.breaker.call(async { Err::<(), _>(BAD) }).await;
@@ -267,7 +268,7 @@ async fn assert_unguarded(w: &World) {
     let hung = guard.call_timeout(10 * MS).send(Job::Hang).await;
     assert_eq!(hung, Err(AskError::Timeout(10 * MS)));
     assert_eq!(w.seen.get(), seen + 7);
-    assert_eq!(w.state(), state);
+    assert_eq!(w.state(), CircuitState::Closed);
     w.breaker.snapshot().await.unwrap_err();
     let order = w.breaker.force_open(ForceOpen::new("x")).await;
     order.unwrap_err();
@@ -429,11 +430,13 @@ async fn probe_in_the_care_of_a_stopped_arbiter_ends() {
     let probe = w.breaker.ask(&w.target, Job::Hang);
     let call = w.breaker.call(std::future::pending::<Answer>());
     until(&w, CircuitState::HalfOpen).await;
+    let watch = w.breaker.watch();
     arbiter.stop();
     arbiter.join().unwrap();
     assert_eq!(probe.await, Err(AskError::Closed));
     drop(call);
     assert_unguarded(&w).await;
+    assert_eq!(*watch.borrow(), CircuitState::Closed);
 }
 
 // R19: the arbiter of the target stops.

@@ -82,6 +82,7 @@ impl BreakerActor {
     }
 
     fn set_deadline(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        // A timer for this very instant would find nothing left to do (R28).
         let deadline = self
             .circuit
             .next_deadline()

@@ -1,6 +1,9 @@
 //! What handles leave for the actor to find before its next message, and what they owe it.
 //! Leaving a letter wakes nobody and is safe wherever a value can be dropped.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 

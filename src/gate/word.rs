@@ -1,5 +1,8 @@
 //! State, flags and epoch in one word, so that nobody reads one of them without the others.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use crate::circuit::CircuitState;
