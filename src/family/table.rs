@@ -76,15 +76,24 @@ impl Place {
             let hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR);
             hash ^ (hash >> 32)
         };
-        let (words, rest) = key.as_bytes().as_chunks();
+        let key = key.as_bytes();
+        let (words, rest) = key.as_chunks();
         let hash = words.iter().fold(0, |hash, word| mix(hash, *word));
-        let mut last = [0xff; 8];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        let hash = mix(hash, last);
+        // The end, with what lies before it where there is something.
+        let end = key.last_chunk().copied().unwrap_or_else(|| short(rest));
+        let hash = mix(hash, end);
         Self(usize::try_from(hash >> 40).unwrap_or_default())
     }
+}
+
+/// Fewer than eight bytes as eight.
+#[cold]
+fn short(bytes: &[u8]) -> [u8; 8] {
+    let mut eight = [0xff; 8];
+    for (to, from) in eight.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    eight
 }
 
 impl Table {
