@@ -29,6 +29,10 @@ for name in \
     failing_ask_over_bare \
     mediated_ask_over_bare \
     trip_visible_micros_p99 \
-    bytes_per_idle_breaker; do
+    bytes_per_idle_breaker \
+    family_guard_over_single_guard \
+    family_guards_two_threads_over_one \
+    family_million_keys_create_ns \
+    family_bytes_per_failing_key; do
     grep "^$name " "$output"
 done
