@@ -1506,8 +1506,8 @@ impl Step<'_> {
                 calls.failed() == then.failed() && then.newest == calls.newest.min(now)
             }
             (Memory::Instants(failures), Memory::Instants(then)) => {
-                let mut failures: Vec<_> = failures.iter().map(|past| (*past).min(now)).collect();
-                failures.retain(|past| now - past < settings.within());
+                // What is too old by now stays, for the clock may have been ahead (R3).
+                let failures: Vec<_> = failures.iter().map(|past| (*past).min(now)).collect();
                 failures == *then
             }
             _ => false,
@@ -2185,7 +2185,7 @@ fn rate_of_the_last_calls() {
 #[test]
 fn rule_of_ones_own() {
     let world = World::new(&[PAIR], 2).restarts();
-    assert_eq!(states_of("rule of one's own", world), 1_626);
+    assert_eq!(states_of("rule of one's own", world), 1_716);
 }
 
 #[test]
@@ -2199,7 +2199,7 @@ fn ramping_up() {
     let world = World::new(&[RAMPED, QUICK, PLAIN], 2)
         .orders(&[Some(2)])
         .restarts();
-    assert_eq!(states_of("ramping up", world), 3_630);
+    assert_eq!(states_of("ramping up", world), 3_636);
 }
 
 /// What looks alike goes on alike: long random ways, far from those on which the states were found, meet no state
@@ -2229,7 +2229,9 @@ fn states_that_look_alike_go_on_alike() {
             // What empties the record would else come too often to get anywhere.
             let empties = |action: &Action| matches!(action, Action::Reset | Action::Force(..));
             actions.retain(|action| !empties(action) || random.u8(..) < 8);
-            let action = *random.choice(&actions).unwrap();
+            let Some(action) = random.choice(&actions).copied() else {
+                continue;
+            };
             state = world.step(&state, action);
             assert!(
                 known.contains(&state.key),
