@@ -2194,12 +2194,28 @@ fn armed_timers() {
     assert_eq!(states_of("armed timers", world), 7_812);
 }
 
+// R36
 #[test]
 fn ramping_up() {
     let world = World::new(&[RAMPED, QUICK, PLAIN], 2)
         .orders(&[Some(2)])
         .restarts();
     assert_eq!(states_of("ramping up", world), 3_636);
+}
+
+// R17, R36: what a rate and a rule of one's own remember goes on while calls ramp up.
+#[test]
+fn ramping_up_under_a_rate_and_a_rule() {
+    let rated = Settings {
+        ramp_up: Some(3),
+        ..HALF
+    };
+    let ruled = Settings {
+        ramp_up: Some(1),
+        ..PAIR
+    };
+    let world = World::new(&[rated, ruled], 2).orders(&[Some(2)]).restarts();
+    assert_eq!(states_of("ramping up, rate and rule", world), 4_332);
 }
 
 /// What looks alike goes on alike: long random ways, far from those on which the states were found, meet no state
