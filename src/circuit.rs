@@ -40,6 +40,7 @@ mod probe;
 mod record;
 mod refused;
 mod settlement;
+mod since;
 mod snapshot;
 mod state;
 mod transition;
@@ -55,6 +56,7 @@ pub use record::Record;
 pub use refused::{Reason, Refused};
 pub(crate) use settlement::Ending;
 pub use settlement::{Panicked, Settlement};
+pub(crate) use since::Since;
 pub use snapshot::{Calls, Peek, Snapshot};
 pub use state::CircuitState;
 pub use transition::{Cause, Evidence, Transition};
@@ -81,6 +83,7 @@ pub struct Circuit {
     next_slot: u64,
     calls: Calls,
     news: News,
+    since: Since,
 }
 
 impl fmt::Debug for Circuit {
@@ -122,6 +125,7 @@ impl Circuit {
             next_slot: 0,
             calls: Calls::default(),
             news: News::default(),
+            since: Since::default(),
         }
     }
 
@@ -402,6 +406,7 @@ impl Circuit {
         if from == to {
             return;
         }
+        self.since.note(from, to, now);
         let transition = Transition {
             from,
             to,

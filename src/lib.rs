@@ -70,6 +70,7 @@
 //! | state that outlives the process | [`Breakers::export`], [`Breakers::restore`] |
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
+//! | a readiness probe | [`Breakers::health`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //!
 //! Features: none yet; the crate does all it does with its default ones.
@@ -84,6 +85,7 @@ mod error;
 mod event;
 mod family;
 mod gate;
+mod health;
 pub mod message;
 mod outcome;
 mod policy;
@@ -102,6 +104,7 @@ pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 pub use error::{AskError, CallError, CreateError, Rejected};
 pub use event::{Lagged, StateChanged, Transitions};
 pub use family::{Family, FamilyCall};
+pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, Status};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
