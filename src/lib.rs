@@ -34,15 +34,13 @@
 //!
 //! # States
 //!
-//! ```text
-//!            Tripped                 ProbeDue
-//!  Closed ────────────► Open ──────────────────► HalfOpen
-//!    ▲                    ▲   ProbeFailed,           │ │
-//!    │                    └── Inconclusive ──────────┘ │
-//!    └────────────────── Recovered ────────────────────┘
+// As HTML in the page itself: documentation that is served alone has no other files.
+#![doc = include_str!("../examples/pictures/states.svg")]
 //!
-//!  any state ── Forced ──► ForcedOpen / ForcedClosed ── Released ──► Closed
-//! ```
+//! [`CircuitState`] has the same as text. One run of the example `checkout`, whose payment server fails in three
+//! ways:
+//!
+#![doc = include_str!("../examples/pictures/checkout.svg")]
 //!
 //! # Guarantees
 //!
