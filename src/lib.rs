@@ -69,6 +69,7 @@
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
 //! | a readiness probe | [`Breakers::health`] |
+//! | choosing settings, alerts, reading events, a runbook | [`guide`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //!
 //! Features: none yet; the crate does all it does with its default ones.
@@ -83,6 +84,7 @@ mod error;
 mod event;
 mod family;
 mod gate;
+pub mod guide;
 mod health;
 pub mod message;
 mod outcome;
