@@ -1,6 +1,7 @@
 //! The run as a picture: what the server did, where the breaker stood, and what became of the asks, over time.
 //! What happened is known to `checkout.rs` and `checkout/story.rs`.
 
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -16,6 +17,9 @@ use crate::story::{Fate, Summary};
 const SIZE: (u32, u32) = (1000, 460);
 const LEFT: u32 = 70;
 const RIGHT: i32 = 20;
+
+const FITTING: &str =
+    r#"<svg style="max-width:100%;height:auto" role="img" aria-label="A run of the example" "#;
 
 /// The asks of so many seconds are one column.
 const COLUMN: f64 = 0.1;
@@ -44,8 +48,19 @@ pub(crate) fn draw(
     summary: &Summary<'_>,
     modes: &[(Timestamp, Mode)],
 ) -> Result<(), Failed> {
+    let mut svg = String::new();
+    paint(&mut svg, summary, modes)?;
+    // Inside a page it takes no more room than there is.
+    Ok(fs::write(file, svg.replacen("<svg ", FITTING, 1))?)
+}
+
+fn paint(
+    svg: &mut String,
+    summary: &Summary<'_>,
+    modes: &[(Timestamp, Mode)],
+) -> Result<(), Failed> {
     let end = summary.story.seconds(summary.story.now());
-    let root = SVGBackend::new(file, SIZE).into_drawing_area();
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&CARD)?;
     let (head, rest) = root.split_vertically(56);
     let (server, rest) = rest.split_vertically(52);
@@ -223,12 +238,8 @@ fn columns(area: &Area<'_>, summary: &Summary<'_>, end: f64) -> Result<(), Faile
         .y_label_formatter(&|asks| format!("{asks:.0}"))
         .label_style(font(12))
         .axis_desc_style(font(13))
-        .x_desc("seconds")
+        .x_desc("seconds; a column is the asks made in 0.1 s")
         .draw()?;
-    let style = font(13).pos(Pos::new(HPos::Right, VPos::Center));
-    for (line, y) in [("asks", 90), ("in 0.1 s", 106)] {
-        area.draw(&Text::new(line, (x_of(0.0, end) - 8, y), style.clone()))?;
-    }
     let mut left = 0.0;
     for fates in columns {
         let mut bottom = 0.0;
