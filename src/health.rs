@@ -21,7 +21,7 @@ use crate::message::Inspect;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Status {
+pub enum HealthStatus {
     /// Every breaker lets all calls pass, and every actor answered.
     Up,
     /// No named breaker rejects all calls, but not all is well: one is half-open, or open with its break
@@ -55,7 +55,7 @@ pub struct Health {
     /// When this was asked.
     pub at: Timestamp,
     /// The whole in one word.
-    pub status: Status,
+    pub status: HealthStatus,
     /// How many named breakers are closed and answered. They are not listed.
     pub closed: usize,
     /// All other named breakers, by name.
@@ -111,6 +111,8 @@ pub struct FamilyHealth {
     pub forced_open: usize,
     /// How many are forced closed.
     pub forced_closed: usize,
+    /// How often a breaker was given out that guards nothing; see [`Family::unguarded`](crate::Family::unguarded).
+    pub unguarded: u64,
     /// The first of those that are not closed, by key: at most [`LISTED`](Self::LISTED).
     pub listed: Vec<BreakerHealth>,
     /// How many more there are that are not closed.
@@ -121,7 +123,7 @@ impl Health {
     pub(crate) fn new(at: Timestamp) -> Self {
         Self {
             at,
-            status: Status::Up,
+            status: HealthStatus::Up,
             closed: 0,
             breakers: Vec::new(),
             families: Vec::new(),
@@ -142,17 +144,17 @@ impl Health {
         self.families.push(family);
     }
 
-    /// Tells whether everything is well: [`Status::Up`]. For alerts and status pages.
+    /// Tells whether everything is well: [`HealthStatus::Up`]. For alerts and status pages.
     pub fn is_healthy(&self) -> bool {
-        self.status == Status::Up
+        self.status == HealthStatus::Up
     }
 
-    /// Tells whether no named breaker is known to reject all calls: not [`Status::Down`]. For readiness.
+    /// Tells whether no named breaker is known to reject all calls: not [`HealthStatus::Down`]. For readiness.
     ///
     /// A breaker whose break is over is ready, though it is open: only a call can find out whether its
     /// target is well again, and an instance that is not ready gets none.
     pub fn is_ready(&self) -> bool {
-        self.status < Status::Down
+        self.status < HealthStatus::Down
     }
 
     /// Returns what is listed of the named breaker of that name; `None` if it is closed, or if there is
@@ -208,13 +210,13 @@ impl BreakerHealth {
     }
 
     /// What this breaker makes of the whole.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> HealthStatus {
         match self.state {
-            CircuitState::ForcedOpen => Status::Down,
-            CircuitState::Open if !self.probe_due => Status::Down,
-            CircuitState::Open | CircuitState::HalfOpen => Status::Degraded,
-            _ if self.actor != ActorHealth::Answers => Status::Degraded,
-            _ => Status::Up,
+            CircuitState::ForcedOpen => HealthStatus::Down,
+            CircuitState::Open if !self.probe_due => HealthStatus::Down,
+            CircuitState::Open | CircuitState::HalfOpen => HealthStatus::Degraded,
+            _ if self.actor != ActorHealth::Answers => HealthStatus::Degraded,
+            _ => HealthStatus::Up,
         }
     }
 
@@ -237,6 +239,7 @@ impl FamilyHealth {
             half_open: 0,
             forced_open: 0,
             forced_closed: 0,
+            unguarded: 0,
             listed: Vec::new(),
             more: 0,
         }
@@ -255,16 +258,16 @@ impl FamilyHealth {
         true
     }
 
-    /// What this family makes of the whole: never [`Status::Down`], for one key says nothing of the others.
-    pub fn status(&self) -> Status {
+    /// What this family makes of the whole: never [`HealthStatus::Down`], for one key says nothing of the others.
+    pub fn status(&self) -> HealthStatus {
         let is_well = self.actor == ActorHealth::Answers
             && self.open == 0
             && self.half_open == 0
             && self.forced_open == 0;
         if is_well {
-            Status::Up
+            HealthStatus::Up
         } else {
-            Status::Degraded
+            HealthStatus::Degraded
         }
     }
 }

@@ -104,7 +104,7 @@ pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
 pub use error::{AskError, CallError, CreateError, Rejected};
 pub use event::{Lagged, StateChanged, Transitions};
 pub use family::{Family, FamilyCall};
-pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, Status};
+pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};

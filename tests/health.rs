@@ -17,7 +17,7 @@ use actix::prelude::*;
 use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
 use actix_circuit_breaker::{
     ActorHealth, Breaker, BreakerHealth, Breakers, CircuitState, Clock, FamilyHealth, Health,
-    RestartPolicy, Status, Timestamp,
+    HealthStatus, RestartPolicy, Timestamp,
 };
 use harness::*;
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn closed_breakers_are_only_counted() {
         .create("c", consecutive(1).build().unwrap())
         .unwrap();
     let health = asked(&w.breakers).await;
-    assert_eq!((health.status, health.closed), (Status::Up, 2));
+    assert_eq!((health.status, health.closed), (HealthStatus::Up, 2));
     assert!(health.is_healthy() && health.is_ready());
     assert!(health.breakers.is_empty() && health.families.is_empty());
     // Failures that do not trip are no news.
@@ -55,7 +55,7 @@ async fn closed_breakers_are_only_counted() {
     assert_eq!(asked(&w.breakers).await.closed, 2);
     assert_eq!(health.breaker("b"), None);
     let nothing = asked(&Breakers::start()).await;
-    assert_eq!((nothing.status, nothing.closed), (Status::Up, 0));
+    assert_eq!((nothing.status, nothing.closed), (HealthStatus::Up, 0));
 }
 
 // R8, R9
@@ -68,7 +68,10 @@ async fn outage_is_shown_from_trip_to_recovery() {
     clock.advance(3 * SECOND);
 
     let health = asked(&w.breakers).await;
-    assert_eq!((health.status, health.at), (Status::Down, clock.now()));
+    assert_eq!(
+        (health.status, health.at),
+        (HealthStatus::Down, clock.now())
+    );
     assert!(!health.is_healthy() && !health.is_ready());
     let open = only(&health);
     assert_eq!(health.breaker("b"), Some(open));
@@ -82,7 +85,7 @@ async fn outage_is_shown_from_trip_to_recovery() {
     // Due: only a call can close it, and an instance that is not ready gets none.
     clock.advance(BREAK);
     let health = asked(&w.breakers).await;
-    assert_eq!(health.status, Status::Degraded);
+    assert_eq!(health.status, HealthStatus::Degraded);
     assert!(health.is_ready() && !health.is_healthy());
     let due = only(&health);
     assert_eq!((due.state, due.probe_due), (CircuitState::Open, true));
@@ -92,7 +95,7 @@ async fn outage_is_shown_from_trip_to_recovery() {
     let failed = clock.now();
     w.bad().await;
     let health = asked(&w.breakers).await;
-    assert_eq!(health.status, Status::Down);
+    assert_eq!(health.status, HealthStatus::Down);
     let again = only(&health);
     assert_eq!(again.since, Some(failed));
     assert_eq!(again.restrained_since, Some(tripped));
@@ -104,7 +107,7 @@ async fn outage_is_shown_from_trip_to_recovery() {
     let probe = w.breaker.ask(&w.target, job);
     quiet().await;
     let health = asked(&w.breakers).await;
-    assert_eq!(health.status, Status::Degraded);
+    assert_eq!(health.status, HealthStatus::Degraded);
     let probing = only(&health);
     assert_eq!(probing.state, CircuitState::HalfOpen);
     assert_eq!(probing.since, Some(began));
@@ -112,7 +115,7 @@ async fn outage_is_shown_from_trip_to_recovery() {
 
     release.send(Ok(1)).unwrap();
     probe.await.unwrap().unwrap();
-    assert_eq!(asked(&w.breakers).await.status, Status::Up);
+    assert_eq!(asked(&w.breakers).await.status, HealthStatus::Up);
     // The snapshot knows the same.
     let closed = w.snapshot().await;
     assert_eq!((closed.since, closed.restrained_since), (None, None));
@@ -135,7 +138,7 @@ async fn orders_are_shown_with_their_reasons() {
     let order = ForceOpen::new("still rebuilt").ttl(4 * SECOND);
     w.breaker.force_open(order).await.unwrap().unwrap();
     let health = asked(&w.breakers).await;
-    assert_eq!(health.status, Status::Down);
+    assert_eq!(health.status, HealthStatus::Down);
     let forced = only(&health);
     assert_eq!(forced.state, CircuitState::ForcedOpen);
     assert_eq!(forced.since, Some(ordered));
@@ -147,7 +150,7 @@ async fn orders_are_shown_with_their_reasons() {
     let end = clock.now() + 4 * SECOND;
     clock.advance(5 * SECOND);
     let health = asked(&w.breakers).await;
-    assert_eq!(health.status, Status::Degraded);
+    assert_eq!(health.status, HealthStatus::Degraded);
     let due = only(&health);
     assert_eq!((due.state, due.probe_due), (CircuitState::Open, true));
     assert_eq!(due.since, Some(end));
@@ -158,7 +161,7 @@ async fn orders_are_shown_with_their_reasons() {
     let order = ForceClosed::new("drill");
     w.breaker.force_closed(order).await.unwrap().unwrap();
     let health = asked(&w.breakers).await;
-    assert_eq!((health.status, health.closed), (Status::Up, 0));
+    assert_eq!((health.status, health.closed), (HealthStatus::Up, 0));
     let forced = only(&health);
     assert_eq!(forced.state, CircuitState::ForcedClosed);
     assert_eq!(forced.reason.as_deref(), Some("drill"));
@@ -205,7 +208,7 @@ async fn family_is_counted_and_its_first_keys_are_listed() {
         .unwrap();
     let family = |health: &Health| health.families[0].clone();
     let none = family(&asked(&w.breakers).await);
-    assert_eq!((none.keys, none.status()), (0, Status::Up));
+    assert_eq!((none.keys, none.status()), (0, HealthStatus::Up));
 
     clock.advance(SECOND);
     let tripped = clock.now();
@@ -227,7 +230,7 @@ async fn family_is_counted_and_its_first_keys_are_listed() {
     clock.advance(SECOND);
     let health = asked(&w.breakers).await;
     // One key says nothing of the others: never down.
-    assert_eq!((health.status, health.closed), (Status::Degraded, 1));
+    assert_eq!((health.status, health.closed), (HealthStatus::Degraded, 1));
     assert!(health.is_ready());
     let family_health = family(&health);
     assert_eq!((family_health.keys, family_health.open), (41, 40));
@@ -291,7 +294,7 @@ async fn blocked_arbiter_shows_as_silent_and_holds_nobody_up() {
 
     let blocked = Blocked::new(&arbiter).await;
     let health = asked(&breakers).await;
-    assert_eq!((health.status, health.closed), (Status::Down, 0));
+    assert_eq!((health.status, health.closed), (HealthStatus::Down, 0));
     let [closed, open] = &health.breakers[..] else {
         panic!("{health:?}");
     };
@@ -299,7 +302,7 @@ async fn blocked_arbiter_shows_as_silent_and_holds_nobody_up() {
         (closed.state, closed.actor),
         (CircuitState::Closed, ActorHealth::Silent)
     );
-    assert_eq!(closed.status(), Status::Degraded);
+    assert_eq!(closed.status(), HealthStatus::Degraded);
     // What was published shows; what only the actor knows does not.
     assert_eq!(
         (open.state, open.actor),
@@ -342,7 +345,7 @@ async fn breaker_whose_actor_is_gone_shows_as_gone() {
     arbiter.stop();
     arbiter.join().unwrap();
     let health = asked(&breakers).await;
-    assert_eq!((health.status, health.closed), (Status::Degraded, 0));
+    assert_eq!((health.status, health.closed), (HealthStatus::Degraded, 0));
     let gone = only(&health);
     assert_eq!(
         (gone.state, gone.actor),
@@ -371,7 +374,7 @@ async fn breaker_that_is_about_to_be_restarted_shows_as_silent() {
         (silent.state, silent.actor),
         (CircuitState::Open, ActorHealth::Silent)
     );
-    assert_eq!(health.status, Status::Down);
+    assert_eq!(health.status, HealthStatus::Down);
     pass(away).await;
     assert_eq!(only(&asked(&w.breakers).await).actor, ActorHealth::Answers);
 }
@@ -383,7 +386,7 @@ async fn breaker_that_is_removed_meanwhile_is_not_listed() {
     let health = w.breakers.health();
     w.breakers.remove("b");
     let health = health.await;
-    assert_eq!((health.status, health.closed), (Status::Up, 0));
+    assert_eq!((health.status, health.closed), (HealthStatus::Up, 0));
     assert!(health.breakers.is_empty(), "{health:?}");
 }
 
@@ -429,5 +432,5 @@ async fn health_can_be_asked_for_from_any_thread() {
     }
     let w = world(consecutive(1));
     let health = sent(w.breakers.health()).await;
-    assert_eq!(sent(health).status, Status::Up);
+    assert_eq!(sent(health).status, HealthStatus::Up);
 }

@@ -98,11 +98,12 @@ impl Rest {
         (circuit, self.seq, self.born)
     }
 
-    /// What there is to see of it; `None` if it is closed.
-    pub(super) fn look(&self, random: &Arc<dyn RandomSource>, now: Timestamp) -> Option<Snapshot> {
-        if self.record.state() == CircuitState::Closed {
-            return None;
-        }
+    pub(super) fn state(&self, now: Timestamp) -> CircuitState {
+        self.record.state_at(now)
+    }
+
+    /// What there is to see of it.
+    pub(super) fn look(&self, random: &Arc<dyn RandomSource>, now: Timestamp) -> Snapshot {
         let config = self.config.clone();
         let circuit = Circuit::resumed(
             config,
@@ -111,8 +112,7 @@ impl Rest {
             self.next_slot,
         )
         .known_since(self.since.clone());
-        let snapshot = circuit.snapshot(now);
-        (snapshot.state != CircuitState::Closed).then_some(snapshot)
+        circuit.snapshot(now)
     }
 
     pub(super) fn is_over(&self, now: Timestamp) -> bool {

@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 use super::Family;
 use super::table::Seen;
 use crate::breaker::Breaker;
-use crate::circuit::{CircuitState, Snapshot};
+use crate::circuit::Snapshot;
 use crate::clock::Timestamp;
 use crate::health::{ActorHealth, BreakerHealth, FamilyHealth, Question};
 
@@ -37,26 +37,26 @@ impl Family {
         let shared = &self.shared;
         let mut health = FamilyHealth::new(Arc::clone(&shared.name), ActorHealth::Answers);
         health.keys = shared.table.len();
+        health.unguarded = self.unguarded();
         let mut first: BTreeMap<Arc<str>, Found> = BTreeMap::new();
         let mut not_closed: usize = 0;
         shared.table.each(|key, seen| {
-            let found = match seen {
-                Seen::Awake(member) => match member.gate().state() {
-                    CircuitState::Closed => return,
-                    state => (state, Found::Awake(member.clone())),
-                },
-                Seen::AtRest(rest) => match rest.look(&shared.random, now) {
-                    None => return,
-                    Some(snapshot) => (snapshot.state, Found::AtRest(snapshot)),
-                },
+            let state = match &seen {
+                Seen::Awake(member) => member.gate().state(),
+                Seen::AtRest(rest) => rest.state(now),
             };
-            let (state, found) = found;
-            health.count(state);
+            if !health.count(state) {
+                return;
+            }
             not_closed = not_closed.saturating_add(1);
             let is_full = first.len() >= FamilyHealth::LISTED;
             if is_full && first.last_key_value().is_some_and(|(last, _)| last < key) {
                 return;
             }
+            let found = match seen {
+                Seen::Awake(member) => Found::Awake(member.clone()),
+                Seen::AtRest(rest) => Found::AtRest(rest.look(&shared.random, now)),
+            };
             first.insert(Arc::clone(key), found);
             if is_full {
                 first.pop_last();
