@@ -1,5 +1,5 @@
 //! How the breakers of one owner are, as one small value for readiness probes and status pages.
-//! Which breakers are asked is left to `supervisor.rs` and `family.rs`.
+//! Which breakers are asked is left to `supervisor/health.rs` and `family/survey.rs`.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
