@@ -17,7 +17,7 @@ use actix::prelude::*;
 use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
 use actix_circuit_breaker::{
     ActorHealth, Breaker, BreakerHealth, Breakers, CircuitState, Clock, FamilyHealth, Health,
-    HealthStatus, RestartPolicy, Timestamp,
+    HealthStatus, ManualClock, RestartPolicy, Timestamp,
 };
 use harness::*;
 use serde_json::json;
@@ -330,6 +330,63 @@ async fn blocked_arbiter_shows_as_silent_and_holds_nobody_up() {
     let health = health.await.unwrap();
     assert!(only(&health).since.is_some());
     assert_eq!(only(&health).actor, ActorHealth::Answers);
+}
+
+// R8: what was published is shown as it stands now.
+#[actix::test]
+async fn silent_breaker_whose_time_is_over_is_shown_as_it_stands() {
+    let clock = ManualClock::new();
+    let arbiter = Arbiter::new();
+    let breakers = Breakers::builder()
+        .clock(Arc::new(clock.clone()))
+        .start_in_arbiter(&arbiter.handle());
+    let create = |name| {
+        let config = consecutive(1).build().unwrap();
+        breakers.create(name, config).unwrap()
+    };
+    let [a, b, c] = ["a", "b", "c"].map(create);
+    fail(&a).await;
+    let order = ForceOpen::new("drill").ttl(BREAK);
+    b.force_open(order).await.unwrap().unwrap();
+    let order = ForceClosed::new("drill").ttl(BREAK);
+    c.force_closed(order).await.unwrap().unwrap();
+
+    let blocked = Blocked::new(&arbiter).await;
+    clock.advance(BREAK - MS);
+    let health = asked(&breakers).await;
+    assert_eq!(health.status, HealthStatus::Down);
+    let shown = |health: &Health| {
+        let listed = health.breakers.iter();
+        let shown = listed.map(|it| (it.state, it.probe_due, it.until, it.retry_after));
+        shown.collect::<Vec<_>>()
+    };
+    let end = Some(Timestamp::ZERO + BREAK);
+    assert_eq!(
+        shown(&health),
+        [
+            (CircuitState::Open, false, end, Some(MS)),
+            (CircuitState::ForcedOpen, false, end, Some(MS)),
+            (CircuitState::ForcedClosed, false, end, None),
+        ]
+    );
+    clock.advance(MS);
+    let health = asked(&breakers).await;
+    assert_eq!(health.status, HealthStatus::Degraded);
+    assert_eq!(
+        shown(&health),
+        [
+            (CircuitState::Open, true, end, None),
+            (CircuitState::Open, true, end, None),
+            (CircuitState::Closed, false, None, None),
+        ]
+    );
+    assert!(
+        health
+            .breakers
+            .iter()
+            .all(|it| it.actor == ActorHealth::Silent)
+    );
+    drop(blocked);
 }
 
 // R29
