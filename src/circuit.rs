@@ -41,6 +41,7 @@ mod ramp;
 mod record;
 mod refused;
 mod settlement;
+mod since;
 mod snapshot;
 mod state;
 mod transition;
@@ -56,6 +57,7 @@ pub use record::Record;
 pub use refused::{Reason, Refused};
 pub(crate) use settlement::Ending;
 pub use settlement::{Panicked, Settlement};
+pub(crate) use since::Since;
 pub use snapshot::{Calls, Peek, Snapshot};
 pub use state::CircuitState;
 pub use transition::{Cause, Evidence, Transition};
@@ -82,6 +84,7 @@ pub struct Circuit {
     next_slot: u64,
     calls: Calls,
     news: News,
+    since: Since,
 }
 
 impl fmt::Debug for Circuit {
@@ -123,6 +126,7 @@ impl Circuit {
             next_slot: 0,
             calls: Calls::default(),
             news: News::default(),
+            since: Since::default(),
         }
     }
 
@@ -412,6 +416,7 @@ impl Circuit {
         if from == to {
             return;
         }
+        self.since.note(from, to, now);
         let transition = Transition {
             from,
             to,

@@ -3,6 +3,7 @@
 
 mod call;
 mod rest;
+mod survey;
 mod table;
 
 use std::fmt;
@@ -306,6 +307,11 @@ impl Family {
     /// Whether its actor is not gone for good.
     pub(crate) fn is_alive(&self) -> bool {
         self.shared.head.connected()
+    }
+
+    /// The actor that runs the members.
+    pub(crate) fn head(&self) -> &Addr<BreakerActor> {
+        &self.shared.head
     }
 
     /// What keeps the members, for the head.

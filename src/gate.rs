@@ -321,6 +321,25 @@ impl Gate {
         }
     }
 
+    /// What the actor published last: the state, and when it ends by itself.
+    pub(crate) fn published(&self) -> (CircuitState, Option<Timestamp>) {
+        let mut word = self.load();
+        loop {
+            let until = self.deadline(word).load(Ordering::Acquire);
+            let again = self.load();
+            if again == word {
+                let until = (until != NEVER).then(|| Timestamp::from_micros(until));
+                return (word.state(), until);
+            }
+            word = again;
+        }
+    }
+
+    /// Announces one question after the state; `None` if too many wait already.
+    pub(crate) fn inquire(self: &Arc<Self>) -> Option<OnItsWay> {
+        OnItsWay::new(self, |gate| &gate.asked, MOST_ON_THEIR_WAY)
+    }
+
     /// Whether the actor's timers mark deadlines.
     pub(crate) fn is_timed(&self) -> bool {
         self.timed

@@ -34,15 +34,13 @@
 //!
 //! # States
 //!
-//! ```text
-//!            Tripped                 ProbeDue
-//!  Closed ────────────► Open ──────────────────► HalfOpen
-//!    ▲                    ▲   ProbeFailed,           │ │
-//!    │                    └── Inconclusive ──────────┘ │
-//!    └────────────────── Recovered ────────────────────┘
+// As HTML in the page itself: documentation that is served alone has no other files.
+#![doc = include_str!("../examples/pictures/states.svg")]
 //!
-//!  any state ── Forced ──► ForcedOpen / ForcedClosed ── Released ──► Closed
-//! ```
+//! [`CircuitState`] has the same as text. One run of the example `checkout`, whose payment server fails in three
+//! ways:
+//!
+#![doc = include_str!("../examples/pictures/checkout.svg")]
 //!
 //! # Guarantees
 //!
@@ -70,6 +68,8 @@
 //! | state that outlives the process | [`Breakers::export`], [`Breakers::restore`] |
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
+//! | a readiness probe | [`Breakers::health`] |
+//! | choosing settings, alerts, reading events, a runbook | [`guide`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
 //! | messages without a reply | [`Breaker::tell`], [`TellError`] |
@@ -86,6 +86,8 @@ mod error;
 mod event;
 mod family;
 mod gate;
+pub mod guide;
+mod health;
 mod hold;
 pub mod message;
 mod outcome;
@@ -105,6 +107,7 @@ pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold
 pub use error::{AskError, CallError, CreateError, Rejected, TellError};
 pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
 pub use family::{Family, FamilyCall};
+pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};

@@ -355,6 +355,14 @@ pub(crate) struct Sampled;
 #[rtype(result = "()")]
 pub(crate) struct Collect;
 
+/// Asks for the circuit as it stands.
+#[derive(Debug, Message)]
+#[rtype(result = "circuit::Snapshot")]
+pub(crate) struct Inspect {
+    /// Bounds how many of these wait in the mailbox.
+    pub(crate) _question: OnItsWay,
+}
+
 /// Asks for what there is to write down.
 #[derive(Message)]
 #[rtype(result = "(BreakerConfig, Record)")]

@@ -3,6 +3,7 @@
 
 mod backoff;
 mod export;
+mod health;
 mod registry;
 mod saved;
 #[cfg(test)]
@@ -369,7 +370,7 @@ impl Breakers {
             listeners: Arc::clone(&listeners),
         });
         let keeper = family.keeper();
-        let (_, end) = self
+        let (gate, end) = self
             .start_actor(
                 (name, config, now),
                 None,
@@ -391,7 +392,8 @@ impl Breakers {
             }
         }
         gone.refused = registry.waiting.untold();
-        registry.insert_family(FamilyEntry::new(family.clone(), end));
+        let head = Breaker::new(family.head().clone(), gate);
+        registry.insert_family(FamilyEntry::new(family.clone(), head, end));
         Ok((family, Found::Made))
     }
 

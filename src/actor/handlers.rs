@@ -10,13 +10,13 @@ use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{judge, settle};
 use crate::caught::{Quiet, caught, quietly};
-use crate::circuit::{Circuit, Permit, Record, Refused};
+use crate::circuit::{self, Circuit, Permit, Record, Refused};
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::gate::{Gate, Held};
 use crate::message::{
-    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant,
+    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant, Inspect,
     Reconfigure, Release, Reset, Sampled, Settle, Snapshot, Subscribe,
 };
 use crate::outcome::{Classify, Outcome};
@@ -248,6 +248,14 @@ impl Handler<GetSnapshot> for BreakerActor {
                 .unwrap_or_default(),
         };
         Told::new(snapshot, outbox)
+    }
+}
+
+impl Handler<Inspect> for BreakerActor {
+    type Result = Told<circuit::Snapshot>;
+
+    fn handle(&mut self, _: Inspect, ctx: &mut Context<Self>) -> Self::Result {
+        self.answer(ctx, |circuit, now| circuit.snapshot(now))
     }
 }
 

@@ -3,10 +3,25 @@
 
 use std::sync::Arc;
 
-use super::{Calls, Cause, Circuit, Evidence, Record, Transition, next_epoch};
+use super::order::OrderKind;
+use super::record::Phase;
+use super::{Calls, Cause, Circuit, CircuitState, Evidence, Record, Transition, next_epoch};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::random::RandomSource;
+
+impl Record {
+    /// The state; an order whose time is over shows as the state it ends in (R8).
+    pub(crate) fn state_at(&self, now: Timestamp) -> CircuitState {
+        match &self.phase {
+            Phase::Forced(order) if order.is_over(now) => match order.kind {
+                OrderKind::Open => CircuitState::Open,
+                OrderKind::Closed => CircuitState::Closed,
+            },
+            phase => phase.state(),
+        }
+    }
+}
 
 impl Circuit {
     /// Goes on with a record in the same process; nothing of it is under way.

@@ -58,6 +58,11 @@ pub struct Snapshot {
     /// forced open without a ttl.
     #[serde(serialize_with = "span_as_text")]
     pub retry_after: Option<Duration>,
+    /// When the state began. `None` while closed, and where a restored record was not changed since.
+    pub since: Option<Timestamp>,
+    /// Since when calls are rejected or pass as probes at most, however often the state changed between
+    /// open, half-open and forced open meanwhile. `None` where they pass, and as `since` is.
+    pub restrained_since: Option<Timestamp>,
     /// The epoch; see [`Record::epoch`](super::Record::epoch).
     pub epoch: u64,
     /// How many rounds of probes in a row have failed.
@@ -120,12 +125,15 @@ impl Circuit {
             }
             _ => (0, 0, 0),
         };
+        let (since, restrained_since) = self.times(peek.state);
         let as_it_stands = peek.state == self.record.state();
         Snapshot {
             at: now,
             state: peek.state,
             probe_due: peek.probe_due,
             retry_after: peek.retry_after,
+            since,
+            restrained_since,
             epoch: self.record.epoch,
             attempt: self.record.attempt,
             until: self

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::breaker::Breaker;
-use crate::circuit::{Circuit, Lifetime, Record};
+use crate::circuit::{Circuit, CircuitState, Lifetime, Record, Since, Snapshot};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::random::RandomSource;
@@ -15,6 +15,7 @@ pub(super) struct Rest {
     next_slot: u64,
     seq: u64,
     born: u64,
+    since: Since,
     /// The settings it had. Those of the family, unless `own`.
     config: BreakerConfig,
     /// Whether they were given to this member alone; it is never forgotten then.
@@ -55,6 +56,7 @@ impl Fate {
             next_slot: circuit.next_slot(),
             seq,
             born: born.unwrap_or(u64::MAX),
+            since: circuit.since().clone(),
             config: circuit.config().clone(),
             own,
             until,
@@ -88,11 +90,29 @@ impl Rest {
         now: Timestamp,
     ) -> (Circuit, u64, u64) {
         let mut circuit =
-            Circuit::resumed(self.config, Arc::clone(random), self.record, self.next_slot);
+            Circuit::resumed(self.config, Arc::clone(random), self.record, self.next_slot)
+                .known_since(self.since);
         if !self.own && circuit.config() != family {
             circuit.reconfigure(family.clone(), now);
         }
         (circuit, self.seq, self.born)
+    }
+
+    pub(super) fn state(&self, now: Timestamp) -> CircuitState {
+        self.record.state_at(now)
+    }
+
+    /// What there is to see of it.
+    pub(super) fn look(&self, random: &Arc<dyn RandomSource>, now: Timestamp) -> Snapshot {
+        let config = self.config.clone();
+        let circuit = Circuit::resumed(
+            config,
+            Arc::clone(random),
+            self.record.clone(),
+            self.next_slot,
+        )
+        .known_since(self.since.clone());
+        circuit.snapshot(now)
     }
 
     pub(super) fn is_over(&self, now: Timestamp) -> bool {

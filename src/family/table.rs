@@ -56,6 +56,12 @@ enum Slot {
     AtRest(Box<Rest>),
 }
 
+/// A member, to be looked at where it is.
+pub(super) enum Seen<'a> {
+    Awake(&'a Breaker),
+    AtRest(&'a Rest),
+}
+
 pub(super) enum Found {
     Known(Breaker),
     /// It was made or woken now.
@@ -359,6 +365,19 @@ impl Table {
             }));
         }
         all
+    }
+
+    /// Shows every member, a shard's at a time under its lock.
+    pub(super) fn each(&self, mut look: impl FnMut(&Arc<str>, Seen<'_>)) {
+        for shard in &self.shards {
+            for (key, slot) in &lock(shard).slots {
+                let seen = match slot {
+                    Slot::Awake(member) => Seen::Awake(member),
+                    Slot::AtRest(rest) => Seen::AtRest(rest),
+                };
+                look(key, seen);
+            }
+        }
     }
 
     pub(super) fn keys(&self) -> Vec<String> {
