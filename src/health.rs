@@ -287,7 +287,7 @@ enum Sent {
 }
 
 impl Question {
-    /// Asks. Holds no handle meanwhile, so that nothing is kept from making room (R32).
+    /// Asks. Holds no handle, so that nothing is kept from making room once it has answered (R32).
     pub(crate) fn ask(breaker: &Breaker) -> Self {
         let gate = Arc::clone(breaker.gate());
         let sent = if gate.is_retired() || !breaker.addr().connected() {
