@@ -166,7 +166,7 @@ impl Holding {
             return false;
         }
         // While the circuit ramps up, only asking tells.
-        let Ok(leave_to_go) = admit(&*first.item, round) else {
+        let Ok(leave_to_go) = admit(&*first.item, Circuit::try_acquire_or_wait, round) else {
             return false;
         };
         if let Some(Waiting { item, since }) = self.queue.pop() {
@@ -189,13 +189,14 @@ impl Holding {
             // Looked at first, so that what waits is not counted as rejected.
             let admits = round.circuit.peek(round.now).refusal.is_none();
             let admitted = admits && self.queue.is_empty();
-            match admitted.then(|| admit(&*parcel, round)) {
+            let asked = admitted.then(|| admit(&*parcel, Circuit::try_acquire_or_wait, round));
+            match asked {
                 Some(Ok(leave_to_go)) => self.go(parcel, round.now, leave_to_go, round),
                 _ => self.hold_if_room(parcel, capacity, round),
             }
             return;
         }
-        match admit(&*parcel, round) {
+        match admit(&*parcel, Circuit::try_acquire_for, round) {
             Ok(leave_to_go) => self.go(parcel, round.now, leave_to_go, round),
             Err(refused) => self.reject(parcel, refused, round),
         }
@@ -349,11 +350,18 @@ impl Holding {
     }
 }
 
+/// How the circuit is asked: for one that waits if it is refused, or for one that is rejected then.
+type Asked = fn(&mut Circuit, Duration, Timestamp) -> Result<Permit, Refused>;
+
 /// Asks the circuit for leave to send a message, which may take so long.
-fn admit(parcel: &dyn Parcel, round: &mut Round<'_>) -> Result<(Permit, Duration), Refused> {
+fn admit(
+    parcel: &dyn Parcel,
+    ask: Asked,
+    round: &mut Round<'_>,
+) -> Result<(Permit, Duration), Refused> {
     let call_timeout = parcel.call_timeout();
     let call_timeout = call_timeout.unwrap_or_else(|| round.circuit.config().call_timeout());
-    let permit = round.circuit.try_acquire_for(call_timeout, round.now)?;
+    let permit = ask(round.circuit, call_timeout, round.now)?;
     Ok((permit, call_timeout))
 }
 

@@ -1,0 +1,133 @@
+//! Faults that were found by attacking families, messages that wait, ramp-ups and what they have to do with
+//! each other.
+
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "panics are among what is tested, and a test may fail"
+)]
+
+mod harness;
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_circuit_breaker::message::{ForceClosed, Reset};
+use actix_circuit_breaker::{
+    AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, CircuitState, Clock,
+    DropReason, Family, HeldDropped, Hold, ManualClock, Permit, RampUp, RandomSource, Reason,
+    SystemClock, Timestamp, TripPolicy, TripRule,
+};
+use tokio::sync::oneshot;
+
+use harness::{
+    Answer, BAD, BREAK, Job, MS, SECOND, consecutive, count, pass, pause, quiet, target, world_of,
+};
+
+fn family_of(builder: BreakersBuilder, config: BreakerConfigBuilder) -> (Breakers, Family) {
+    pause();
+    let breakers = builder.start();
+    let family = breakers.family("hosts", config.build().unwrap()).unwrap();
+    (breakers, family)
+}
+
+/// On a clock of the test's own.
+fn manual_family(config: BreakerConfigBuilder) -> (ManualClock, Family) {
+    let clock = ManualClock::new();
+    let builder = Breakers::builder().clock(Arc::new(clock.clone()));
+    (clock, family_of(builder, config).1)
+}
+
+async fn bad(family: &Family, key: &str) {
+    let called = family.call(key, async { Answer::Err(BAD) }).await;
+    assert!(matches!(called, Err(CallError::Failed(_))), "{called:?}");
+}
+
+/// Lets the family's actor put away what nobody holds.
+async fn settled(family: &Family) {
+    for _ in 0..3 {
+        drop(family.keys());
+        quiet().await;
+    }
+}
+
+/// Runs what may block for ever; tells whether it came to its end.
+fn ends(what: impl FnOnce() + Send + 'static) -> bool {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        what();
+        _ = done.send(());
+    });
+    is_done.recv_timeout(Duration::from_secs(10)).is_ok()
+}
+
+// Lives.
+
+#[derive(Clone, Default)]
+struct Drops(Arc<Mutex<Vec<HeldDropped>>>);
+
+impl Drops {
+    fn all(&self) -> Vec<(String, DropReason, u64)> {
+        let all = self.0.lock().unwrap();
+        let event = |event: &HeldDropped| (event.breaker.to_string(), event.why, event.seq);
+        all.iter().map(event).collect()
+    }
+}
+
+impl Actor for Drops {
+    type Context = Context<Self>;
+}
+
+impl Handler<HeldDropped> for Drops {
+    type Result = ();
+
+    fn handle(&mut self, event: HeldDropped, _: &mut Context<Self>) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+fn holding() -> BreakerConfigBuilder {
+    consecutive(1).hold(Hold::new(10, Duration::from_secs(3_600), SECOND))
+}
+
+// Holds and ramp-ups.
+
+/// Always the least lucky number.
+#[derive(Debug)]
+struct Unlucky;
+
+impl RandomSource for Unlucky {
+    fn uniform(&self) -> f64 {
+        0.999
+    }
+}
+
+// R9, R36: who waits is not rejected.
+#[actix::test]
+async fn message_that_waits_for_a_ramp_up_is_not_counted_as_rejected() {
+    pause();
+    let builder = Breakers::builder().random(Arc::new(Unlucky));
+    let config = holding().ramp_up(RampUp::new(BREAK, 0.1));
+    let w = world_of(builder, config);
+    w.trip().await;
+    pass(BREAK + MS).await;
+    w.good().await;
+    let guard = w.breaker.guard(w.target.clone());
+    let held: Vec<_> = (0..3).map(|_| guard.send_or_hold(Job::Good)).collect();
+    assert_eq!(w.snapshot().await.held, 3);
+    pass(SECOND * 5).await;
+    assert_eq!(w.snapshot().await.held, 3);
+    assert_eq!(w.rejected().await.reason(), Reason::RampUp);
+    assert_eq!(w.snapshot().await.calls.rejected, 1);
+    for answer in futures::future::join_all(held).await {
+        assert_eq!(answer, Ok(Ok(1)));
+    }
+    let counts = w.snapshot().await.held_counts;
+    assert_eq!((counts.held, counts.released, counts.dropped), (3, 3, 0));
+    assert_eq!(w.snapshot().await.calls.rejected, 1);
+}
