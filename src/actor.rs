@@ -224,7 +224,8 @@ impl Actor for BreakerActor {
             holding.forget_timer();
         }
         ctx.spawn(WhileReachable);
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // What fell due meanwhile has no timer any more.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
         self.start_members(ctx);
     }

@@ -95,6 +95,47 @@ fn holding() -> BreakerConfigBuilder {
     consecutive(1).hold(Hold::new(10, Duration::from_secs(3_600), SECOND))
 }
 
+#[derive(Debug, Clone, Default)]
+struct Fuse {
+    clock: SystemClock,
+    left: Arc<AtomicUsize>,
+}
+
+impl Clock for Fuse {
+    fn now(&self) -> Timestamp {
+        let left = self.left.load(Ordering::SeqCst);
+        if left > 0 {
+            self.left.store(left - 1, Ordering::SeqCst);
+            assert!(left > 1, "trap in the clock");
+        }
+        self.clock.now()
+    }
+}
+
+// R29: timers are set again from the record, also where a restart is cut short by a panic.
+#[actix::test]
+async fn restart_that_panics_loses_no_timers() {
+    for reads in 1..6 {
+        let fuse = Fuse::default();
+        let builder = Breakers::builder().clock(Arc::new(fuse.clone()));
+        let (_breakers, family) = family_of(builder, consecutive(1));
+        let keys = ["a", "b", "c"];
+        let held = keys.map(|key| family.breaker(key));
+        for breaker in &held {
+            let closed = ForceClosed::new("drill").ttl(SECOND * 60);
+            breaker.force_closed(closed).await.unwrap().unwrap();
+        }
+        // The message, the head itself, then each of the three.
+        let lost = held[0].snapshot();
+        fuse.left.store(1, Ordering::SeqCst);
+        lost.await.unwrap_err();
+        fuse.left.store(reads, Ordering::SeqCst);
+        pass(SECOND * 100).await;
+        let states = held.map(|breaker| breaker.state());
+        assert_eq!(states, [CircuitState::Closed; 3], "{reads}");
+    }
+}
+
 // Holds and ramp-ups.
 
 /// Always the least lucky number.

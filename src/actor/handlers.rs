@@ -205,7 +205,8 @@ impl Handler<Sampled> for BreakerActor {
 
     fn handle(&mut self, _: Sampled, ctx: &mut Context<Self>) {
         self.gate.end_sampling();
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // As by a timer, which a member that was woken too late for one never had.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
     }
 }

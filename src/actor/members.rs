@@ -50,6 +50,8 @@ pub(super) struct Head {
     life: u32,
     /// Members that had timers when their turn ended.
     timed: Vec<WeakBreaker>,
+    /// Of those of the last context, the ones whose timers are still to be set again.
+    unset: Vec<WeakBreaker>,
 }
 
 pub(super) struct Membership {
@@ -223,6 +225,7 @@ impl BreakerActor {
             mailboxes: SelectAll::new(),
             life: 0,
             timed: Vec::new(),
+            unset: Vec::new(),
         };
         Self::in_role(Role::Head(Box::new(head)), circuit, gate, 0)
     }
@@ -289,7 +292,7 @@ impl BreakerActor {
             return;
         };
         head.life = head.life.wrapping_add(1);
-        let timed = std::mem::take(&mut head.timed);
+        head.unset.append(&mut head.timed);
         let keeper = Weak::clone(&head.keeper);
         ctx.spawn(Reading);
         ctx.run_interval(TIDY_EVERY, move |_, _| {
@@ -297,11 +300,24 @@ impl BreakerActor {
                 quietly(|| keeper.tidy());
             }
         });
-        for member in timed.iter().filter_map(WeakBreaker::upgrade) {
-            self.in_turn_of(&member, |actor| {
-                let ((), outbox) = actor.step(ctx, |_, _| ());
-                outbox.deliver();
-            });
+        while let Some(member) = self.last_unset() {
+            // If this panics, the next context begins with the same one.
+            if let Some(member) = member.upgrade() {
+                self.in_turn_of(&member, |actor| {
+                    let ((), outbox) = actor.step(ctx, Circuit::advance);
+                    outbox.deliver();
+                });
+            }
+            if let Role::Head(head) = &mut self.role {
+                head.unset.pop();
+            }
+        }
+    }
+
+    fn last_unset(&self) -> Option<WeakBreaker> {
+        match &self.role {
+            Role::Head(head) => head.unset.last().cloned(),
+            Role::Alone | Role::Member(_) => None,
         }
     }
 }
