@@ -239,7 +239,8 @@ impl Drop for BreakerActor {
         self.gate.retire();
         self.retire_members();
         if let Some(holding) = self.holding.take() {
-            quietly(|| holding.end(&self.gate));
+            let family = self.listeners().map(AsRef::as_ref);
+            quietly(|| holding.end(&self.gate, family));
         }
     }
 }

@@ -95,6 +95,66 @@ fn holding() -> BreakerConfigBuilder {
     consecutive(1).hold(Hold::new(10, Duration::from_secs(3_600), SECOND))
 }
 
+// R29: every future ends where the breaker is gone for good, though the family's handles are held.
+#[actix::test]
+async fn messages_that_wait_go_back_when_the_family_is_removed() {
+    let (breakers, family) = family_of(Breakers::builder(), holding());
+    let told = Drops::default();
+    let listener = told.clone().start();
+    family.subscribe_drops(listener.clone());
+    let (target, _) = target();
+    let guard = family.breaker("a").guard(target.clone());
+    assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+    let held = actix::spawn(guard.send_or_hold(Job::Good));
+    let told_one = actix::spawn(family.breaker("a").tell_or_hold(&target, Job::Good));
+    quiet().await;
+    assert_eq!(guard.breaker().snapshot().await.unwrap().held, 2);
+    assert!(breakers.remove("hosts"));
+    quiet().await;
+    assert!(held.is_finished() && told_one.is_finished());
+    assert_eq!(held.await.unwrap(), Err(AskError::Closed));
+    told_one.await.unwrap().unwrap_err();
+    let gone = |seq| ("hosts/a".to_owned(), DropReason::BreakerGone, seq);
+    assert_eq!(told.all(), [gone(1), gone(2)]);
+}
+
+// R29: so do they when the arbiter ends.
+#[test]
+fn messages_that_wait_go_back_when_the_arbiter_of_the_family_stops() {
+    System::new().block_on(async {
+        let arbiter = Arbiter::new();
+        let breakers = Breakers::start_in_arbiter(&arbiter.handle());
+        let family = breakers
+            .family("hosts", holding().build().unwrap())
+            .unwrap();
+        let (target, _) = target();
+        let guard = family.breaker("a").guard(target);
+        assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+        let held = actix::spawn(guard.send_or_hold(Job::Good));
+        assert_eq!(guard.breaker().snapshot().await.unwrap().held, 1);
+        arbiter.stop();
+        let held = tokio::time::timeout(Duration::from_secs(10), held).await;
+        assert_eq!(held.unwrap().unwrap(), Err(AskError::Closed));
+    });
+}
+
+// Case 175: nobody is left but the message.
+#[actix::test]
+async fn messages_that_wait_in_a_family_that_nobody_holds_are_told() {
+    let (breakers, family) = family_of(Breakers::builder(), holding());
+    let told = Drops::default();
+    let listener = told.clone().start();
+    family.subscribe_drops(listener.clone());
+    let (target, _) = target();
+    bad(&family, "a").await;
+    drop(family.breaker("a").tell_or_hold(&target, Job::Good));
+    quiet().await;
+    drop((breakers, family));
+    quiet().await;
+    let gone = ("hosts/a".to_owned(), DropReason::BreakerGone, 1);
+    assert_eq!(told.all(), [gone]);
+}
+
 #[derive(Debug, Clone, Default)]
 struct Fuse {
     clock: SystemClock,

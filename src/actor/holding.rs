@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use actix::{Addr, SpawnHandle};
 
-use super::BreakerActor;
 use super::parcel::{Answer, Delivery, GivenUp, Parcel, Sending};
+use super::{BreakerActor, Listeners};
 use crate::caught::{caught, quietly};
 use crate::circuit::{Circuit, Ending, Permit, Refused};
 use crate::clock::Timestamp;
@@ -322,13 +322,16 @@ impl Holding {
     }
 
     /// The breaker is gone for good: everything goes back to its caller, and is told.
-    pub(super) fn end(mut self, gate: &Gate) {
+    pub(super) fn end(mut self, gate: &Gate, family: Option<&Listeners>) {
+        if self.queue.is_empty() && self.arrivals.is_empty() && self.drops.is_empty() {
+            return;
+        }
         let now = caught(|| gate.clock().now());
         let waiting = std::mem::take(&mut self.queue);
         let arrivals = std::mem::take(&mut self.arrivals);
         self.give_back(waiting, arrivals, gate, now.unwrap_or_default());
         if let Some(drops) = self.take_drops() {
-            drops.deliver(None);
+            drops.deliver(family);
         }
     }
 

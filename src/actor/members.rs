@@ -277,12 +277,21 @@ impl BreakerActor {
         self.timers.are_set() || self.holding.as_ref().is_some_and(|all| all.has_timer())
     }
 
-    /// Makes known to the members that the head is gone for good.
+    /// Makes known to the members that the head is gone for good. What waits in them goes back, for nobody
+    /// else would send it.
     pub(super) fn retire_members(&self) {
-        if let Role::Head(head) = &self.role
-            && let Some(keeper) = head.keeper.upgrade()
-        {
+        let Role::Head(head) = &self.role else {
+            return;
+        };
+        if let Some(keeper) = head.keeper.upgrade() {
             keeper.retire();
+        }
+        let read = head.mailboxes.iter();
+        for member in read.filter_map(|mailbox| mailbox.me.upgrade()) {
+            let holding = member.kept().and_then(|kept| lock(kept).holding.take());
+            if let Some(holding) = holding {
+                quietly(|| holding.end(member.gate(), Some(&head.listeners)));
+            }
         }
     }
 
