@@ -26,7 +26,7 @@ use crate::policy::{TripPolicy, Window};
 pub use holding::HeldCounts;
 use holding::Holding;
 use members::Role;
-pub(crate) use members::{Keeper, Listeners, MemberMailbox};
+pub(crate) use members::{Keeper, Listeners, MemberMailbox, Numbers};
 use outbox::Outbox;
 pub(crate) use parcel::{AskParcel, Parcel, TellParcel};
 use timers::{AHEAD, Timers};

@@ -15,7 +15,7 @@ use actix::{Addr, WeakRecipient};
 
 pub use call::FamilyCall;
 
-use crate::actor::{BreakerActor, Keeper, Listeners};
+use crate::actor::{BreakerActor, Keeper, Listeners, Numbers};
 use crate::breaker::{Breaker, WeakBreaker};
 use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
@@ -26,7 +26,7 @@ use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
 use crate::random::RandomSource;
 use crate::report;
-use rest::Fate;
+use rest::{Fate, Woken};
 use table::{Found, Table};
 
 /// The longest key that is guarded, in bytes. A host name has at most 253.
@@ -97,6 +97,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     config: Mutex<BreakerConfig>,
+    /// Held while settings are given, so that all members get them in one order.
+    reconfiguring: Mutex<()>,
     head: Addr<BreakerActor>,
     listeners: Arc<Listeners>,
     /// What breakers that guard nothing have for an address.
@@ -124,6 +126,7 @@ impl Family {
             random,
             table: Table::new(max_keys, highest_epoch.unwrap_or(0), &config),
             config: Mutex::new(config),
+            reconfiguring: Mutex::default(),
             head,
             listeners,
             nobody: Addr::new(channel::channel(0).0),
@@ -220,17 +223,19 @@ impl Family {
     /// their own, by [`Breaker::reconfigure`], keep them.
     pub fn reconfigure(&self, config: BreakerConfig) {
         let shared = &self.shared;
-        let order = Reconfigure::new(config.clone());
+        let giving = shared.reconfiguring.lock();
+        let giving = giving.unwrap_or_else(PoisonError::into_inner);
         shared.table.set_config(&config);
         let before = {
             let mut present = shared.config.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *present, config)
+            std::mem::replace(&mut *present, config.clone())
         };
+        // Who wakes from now on finds the new ones.
+        let order = Reconfigure::of_family(config, before);
         for member in shared.table.awake() {
-            if member.gate().config() == before {
-                member.addr().do_send(order.clone());
-            }
+            member.addr().do_send(order.clone());
         }
+        drop(giving);
     }
 
     /// Returns the whole picture of every key that [`keys`](Self::keys) names, in that order.
@@ -277,7 +282,7 @@ impl Family {
         let circuit = Circuit::restore_with_random(shared.config(), record, random, now);
         let circuit = shared.above_forgotten(circuit);
         // One that says nothing is not needed.
-        match Fate::of(&circuit, 0, None, &shared.config(), now) {
+        match Fate::restored(&circuit, now) {
             Fate::Rest(rest) => shared.table.lay_down(key, rest),
             Fate::Forgotten { .. } => Some(()),
         }
@@ -331,11 +336,13 @@ impl Shared {
         let now = self.clock.now();
         let config = self.config();
         let found = self.table.find_or_wake(key, now, &config, |key, rest| {
-            let (circuit, seq, born) = match rest {
+            // Read here, so that whoever gives new ones meanwhile finds this member, or is found.
+            let config = self.config();
+            let woken = match rest {
                 Some(rest) => rest.wake(&config, &self.random, now),
-                None => self.born(config.clone(), now),
+                None => self.born(config, now),
             };
-            self.wake(key, circuit, seq, born, now)
+            self.wake(key, woken, now)
         });
         match found {
             Some(Found::Known(member)) => member,
@@ -352,11 +359,16 @@ impl Shared {
     }
 
     /// A circuit for a key that nothing is known of.
-    fn born(&self, config: BreakerConfig, now: Timestamp) -> (Circuit, u64, u64) {
+    fn born(&self, config: BreakerConfig, now: Timestamp) -> Woken {
         let circuit = Circuit::with_random(config, Arc::clone(&self.random), now);
         let circuit = self.above_forgotten(circuit);
-        let epoch = circuit.record().epoch();
-        (circuit, 0, epoch)
+        let born = circuit.record().epoch();
+        Woken {
+            circuit,
+            numbers: Numbers::default(),
+            born,
+            own: false,
+        }
     }
 
     /// With an epoch above all those that were given out to keys that are forgotten (R1).
@@ -367,14 +379,13 @@ impl Shared {
         }
     }
 
-    fn wake(
-        &self,
-        key: &Arc<str>,
-        circuit: Circuit,
-        seq: u64,
-        born: u64,
-        now: Timestamp,
-    ) -> Breaker {
+    fn wake(&self, key: &Arc<str>, woken: Woken, now: Timestamp) -> Breaker {
+        let Woken {
+            circuit,
+            numbers,
+            born,
+            own,
+        } = woken;
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let config = circuit.config().clone();
         let name = [&self.name, "/", key].concat().into();
@@ -386,7 +397,10 @@ impl Shared {
             Arc::clone(key),
             born,
             Arc::clone(&gate),
-            |me| BreakerActor::member(circuit, gate, seq, me, Arc::clone(&self.listeners)),
+            |me| {
+                let listeners = Arc::clone(&self.listeners);
+                BreakerActor::member(circuit, gate, numbers, own, me, listeners)
+            },
         )
     }
 
@@ -398,7 +412,7 @@ impl Shared {
             report::family_full(&self.name, key.len(), self.table.max(), before);
         }
         let now = self.clock.now();
-        let (circuit, ..) = self.born(self.config(), now);
+        let Woken { circuit, .. } = self.born(self.config(), now);
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let name = [&self.name, "/", key].concat().into();
         let gate = Gate::new(&name, &self.clock, self.config(), false, notice);

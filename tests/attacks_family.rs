@@ -66,6 +66,74 @@ fn ends(what: impl FnOnce() + Send + 'static) -> bool {
     is_done.recv_timeout(Duration::from_secs(10)).is_ok()
 }
 
+// Settings.
+
+// R35: the second order comes while the first is on its way.
+#[actix::test]
+async fn settings_given_twice_in_a_row_reach_every_key() {
+    let (_breakers, family) = family_of(Breakers::builder(), consecutive(1));
+    let held = family.breaker("held");
+    let own = family.breaker("own");
+    let of_its_own = consecutive(7).build().unwrap();
+    own.reconfigure(of_its_own.clone()).await.unwrap().unwrap();
+    for failures in 2..5 {
+        family.reconfigure(consecutive(failures).build().unwrap());
+    }
+    assert_eq!(held.snapshot().await.unwrap().config, family.config());
+    assert_eq!(own.snapshot().await.unwrap().config, of_its_own);
+    drop((held, own));
+    settled(&family).await;
+    // It is not taken for one with settings of its own, which would be kept for ever.
+    assert_eq!(family.keys(), ["own"]);
+}
+
+// R35, R31: whoever wakes, rests or is looked at meanwhile.
+#[test]
+fn settings_reach_keys_that_wake_and_rest_at_that_moment() {
+    const ROUNDS: u32 = 2_000;
+    System::new().block_on(async {
+        let arbiter = Arbiter::new();
+        let breakers = Breakers::start_in_arbiter(&arbiter.handle());
+        let first = count(1_000, SECOND).build().unwrap();
+        let family = breakers.family("hosts", first).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..2)
+            .map(|thread| {
+                let (family, stop) = (family.clone(), Arc::clone(&stop));
+                std::thread::spawn(move || {
+                    let mut at = 0_u32;
+                    while !stop.load(Ordering::Relaxed) {
+                        drop(family.breaker((at % 7).to_string()));
+                        if thread == 0 && at.is_multiple_of(5) {
+                            drop(family.keys());
+                        }
+                        at = at.wrapping_add(1);
+                    }
+                })
+            })
+            .collect();
+        for at in 0..ROUNDS {
+            family.reconfigure(count(1_000 + at, SECOND).build().unwrap());
+        }
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        for key in family.keys() {
+            let config = family.breaker(&key).snapshot().await.unwrap().config;
+            assert_eq!(config, family.config(), "{key}");
+        }
+        for _ in 0..200 {
+            if family.is_empty() {
+                break;
+            }
+            tokio::time::sleep(10 * MS).await;
+        }
+        assert_eq!(family.keys(), [""; 0]);
+        arbiter.stop();
+    });
+}
+
 // Lives.
 
 #[derive(Clone, Default)]
@@ -231,4 +299,25 @@ async fn message_that_waits_for_a_ramp_up_is_not_counted_as_rejected() {
     let counts = w.snapshot().await.held_counts;
     assert_eq!((counts.held, counts.released, counts.dropped), (3, 3, 0));
     assert_eq!(w.snapshot().await.calls.rejected, 1);
+}
+
+// A gap in `seq` is an event missed, and going back none.
+#[actix::test]
+async fn drops_of_a_key_are_numbered_over_a_rest() {
+    let hold = Hold::new(1, SECOND, SECOND);
+    let (_breakers, family) = family_of(Breakers::builder(), consecutive(1).hold(hold));
+    let told = Drops::default();
+    let listener = told.clone().start();
+    family.subscribe_drops(listener.clone());
+    let (target, _) = target();
+    bad(&family, "a").await;
+    for _ in 0..3 {
+        let guard = family.breaker("a").guard(target.clone());
+        let held = guard.send_or_hold(Job::Good);
+        drop(guard);
+        assert_eq!(held.await, Err(AskError::HoldExpired(SECOND)));
+        settled(&family).await;
+    }
+    let seqs: Vec<_> = told.all().into_iter().map(|(.., seq)| seq).collect();
+    assert_eq!(seqs, [1, 2, 3]);
 }

@@ -308,7 +308,11 @@ impl Handler<Reconfigure> for BreakerActor {
     type Result = Told<Result<(), ConfigError>>;
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
-        let config = order.config;
+        let Reconfigure { config, of_family } = order;
+        let own = of_family.is_none();
+        if of_family.is_some_and(|before| !self.follows_family(&before)) {
+            return Told::already(Ok(()));
+        }
         let gate = Arc::clone(&self.gate);
         // Both at once: an order that is lost changes neither.
         let told = self.answer(ctx, |circuit, now| {
@@ -316,6 +320,7 @@ impl Handler<Reconfigure> for BreakerActor {
             gate.set_config(config);
             Ok(())
         });
+        self.role.note_settings(own);
         self.ordered(told, Order::new("reconfigure"))
     }
 }

@@ -59,6 +59,19 @@ struct Round<'a> {
 }
 
 impl Holding {
+    /// Of a breaker that has told of so many drops.
+    pub(super) fn after(drops: u64) -> Self {
+        Self {
+            seq: drops,
+            ..Self::default()
+        }
+    }
+
+    /// How many drops there were.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()

@@ -17,10 +17,12 @@ use futures_core::Stream;
 use futures_util::stream::SelectAll;
 
 use super::BreakerActor;
+use super::holding::Holding;
 use super::timers::Timers;
 use crate::breaker::{Breaker, WeakBreaker};
 use crate::caught::{caught, quietly};
 use crate::circuit::Circuit;
+use crate::config::BreakerConfig;
 use crate::event::{HeldDropped, Subscribers};
 use crate::gate::Gate;
 use crate::message::{FollowFamily, Serve};
@@ -57,6 +59,15 @@ pub(super) struct Head {
 pub(super) struct Membership {
     me: WeakBreaker,
     listeners: Arc<Listeners>,
+    /// Whether its settings were given to it alone.
+    own_settings: bool,
+}
+
+/// What the events of a member are numbered by, over its rests.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Numbers {
+    changes: u64,
+    drops: u64,
 }
 
 /// Those who listen to all members of a family.
@@ -74,6 +85,13 @@ impl Role {
             Self::Alone | Self::Head(_) => None,
         };
         member.map_or_else(|| ctx.address(), |member| member.addr().clone())
+    }
+
+    /// Notes whether the settings in force were given to a member alone.
+    pub(super) fn note_settings(&mut self, own: bool) {
+        if let Self::Member(member) = self {
+            member.own_settings = own;
+        }
     }
 
     /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
@@ -234,17 +252,43 @@ impl BreakerActor {
     pub(crate) fn member(
         circuit: Circuit,
         gate: Arc<Gate>,
-        seq: u64,
+        numbers: Numbers,
+        own_settings: bool,
         me: WeakBreaker,
         listeners: Arc<Listeners>,
     ) -> Self {
-        let role = Role::Member(Box::new(Membership { me, listeners }));
-        Self::in_role(role, circuit, gate, seq)
+        let role = Role::Member(Box::new(Membership {
+            me,
+            listeners,
+            own_settings,
+        }));
+        let mut member = Self::in_role(role, circuit, gate, numbers.changes);
+        if numbers.drops > 0 {
+            member.holding = Some(Box::new(Holding::after(numbers.drops)));
+        }
+        member
     }
 
-    /// What there is to keep of a member that nobody holds.
-    pub(crate) fn kept(&self) -> (&Circuit, u64) {
-        (&self.circuit, self.seq)
+    pub(crate) fn circuit(&self) -> &Circuit {
+        &self.circuit
+    }
+
+    /// What the next events go on from.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers {
+            changes: self.seq,
+            drops: self.holding.as_ref().map_or(0, |all| all.seq()),
+        }
+    }
+
+    /// Whether its settings were given to it alone.
+    pub(crate) fn has_own_settings(&self) -> bool {
+        matches!(&self.role, Role::Member(member) if member.own_settings)
+    }
+
+    /// Whether it takes the settings that are given to a family which had these before.
+    pub(super) fn follows_family(&self, before: &BreakerConfig) -> bool {
+        !self.has_own_settings() || self.circuit.config() == before
     }
 
     /// Whether nobody listens to the breaker, and nothing of it is to come.
