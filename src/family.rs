@@ -335,15 +335,21 @@ impl Shared {
         // No code of the user's runs under a lock of the table; the clock is the user's.
         let now = self.clock.now();
         let config = self.config();
+        // Nor does the destructor of settings that are outdated.
+        let mut outdated = None;
         let found = self.table.find_or_wake(key, now, &config, |key, rest| {
             // Read here, so that whoever gives new ones meanwhile finds this member, or is found.
             let config = self.config();
             let woken = match rest {
-                Some(rest) => rest.wake(&config, &self.random, now),
+                Some(rest) => {
+                    outdated = Some(rest.config().clone());
+                    rest.wake(&config, &self.random, now)
+                }
                 None => self.born(config, now),
             };
             self.wake(key, woken, now)
         });
+        drop(outdated);
         match found {
             Some(Found::Known(member)) => member,
             Some(Found::Woken(member)) => {

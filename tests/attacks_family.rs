@@ -134,6 +134,123 @@ fn settings_reach_keys_that_wake_and_rest_at_that_moment() {
     });
 }
 
+// Code of the user's.
+
+const LOOKS: usize = 600;
+
+/// A clock that uses the family it is the clock of.
+#[derive(Debug, Default)]
+struct Nosy {
+    clock: SystemClock,
+    family: Mutex<Option<Family>>,
+    looks: AtomicUsize,
+}
+
+thread_local! {
+    static LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Clock for Nosy {
+    fn now(&self) -> Timestamp {
+        if !LOOKING.replace(true) {
+            let family = self.family.lock().unwrap().clone();
+            // Each look has the family look at the clock again, so there are not too many.
+            if let Some(family) = family
+                && self.looks.fetch_add(1, Ordering::Relaxed) < LOOKS
+            {
+                // In every part of the table.
+                for at in 0..64 {
+                    drop(family.breaker(format!("looked-at-{at}")));
+                }
+            }
+            LOOKING.set(false);
+        }
+        self.clock.now()
+    }
+}
+
+// Neither a clock nor a destructor of the user's runs while the keys are locked.
+#[test]
+fn clock_that_uses_its_family_blocks_nobody() {
+    assert!(ends(|| {
+        System::new().block_on(async {
+            let clock = Arc::new(Nosy::default());
+            let breakers = Breakers::builder().clock(clock.clone()).start();
+            let hold = Hold::new(4, SECOND, SECOND);
+            let config = consecutive(1).hold(hold).build().unwrap();
+            let family = breakers.family("hosts", config).unwrap();
+            *clock.family.lock().unwrap() = Some(family.clone());
+            let (target, _) = target();
+            for at in 0..40 {
+                let guard = family.breaker(at.to_string()).guard(target.clone());
+                assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+                drop(guard.send_or_hold(Job::Good));
+            }
+            settled(&family).await;
+            for at in 0..40 {
+                family.breaker(at.to_string()).reset().await.unwrap();
+            }
+            settled(&family).await;
+            assert!(clock.looks.load(Ordering::Relaxed) > LOOKS);
+            *clock.family.lock().unwrap() = None;
+        });
+    }));
+}
+
+/// A rule that uses a family when it is dropped.
+struct Parting(Arc<Mutex<Option<Family>>>);
+
+impl TripRule for Parting {
+    fn trips(&self, failures: &[Timestamp], _: Timestamp) -> bool {
+        failures.len() > 100
+    }
+
+    fn lookback(&self) -> Duration {
+        SECOND
+    }
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let family = self.0.lock().unwrap().take();
+        if let Some(family) = family {
+            drop(family.breaker("looked-at"));
+            drop(family.keys());
+        }
+    }
+}
+
+#[test]
+fn rule_that_uses_its_family_when_dropped_blocks_nobody() {
+    for wakes in [true, false] {
+        assert!(ends(move || {
+            System::new().block_on(async {
+                let clock = ManualClock::new();
+                let breakers = Breakers::builder().clock(Arc::new(clock.clone())).start();
+                let parting = Arc::default();
+                let rule = Arc::new(Parting(Arc::clone(&parting)));
+                let old = TripPolicy::Custom(rule);
+                let family = breakers
+                    .family("hosts", count(3, SECOND).build().unwrap())
+                    .unwrap();
+                family.reconfigure(consecutive(1).trip(old).build().unwrap());
+                bad(&family, "a").await;
+                settled(&family).await;
+                family.reconfigure(count(3, SECOND).build().unwrap());
+                // Only the record at rest has the rule now.
+                *parting.lock().unwrap() = Some(family.clone());
+                if !wakes {
+                    clock.advance(Duration::from_secs(100_000));
+                    drop(family.keys());
+                }
+                drop(family.breaker("a"));
+                settled(&family).await;
+                assert!(parting.lock().unwrap().is_none());
+            });
+        }));
+    }
+}
+
 // Lives.
 
 #[derive(Clone, Default)]

@@ -81,19 +81,19 @@ impl Fate {
 
 impl Rest {
     /// Puts a member to rest that nobody holds; gives it back if somebody does, or if it has something to
-    /// do. `family` are the settings of the family.
+    /// do. What is left of it is to be dropped, which is left to the caller.
     pub(super) fn of(
         member: Breaker,
         family: &BreakerConfig,
         now: Timestamp,
-    ) -> Result<Fate, Breaker> {
+    ) -> Result<(Fate, BreakerActor), Breaker> {
         if !member.is_unused() {
             return Err(member);
         }
         let born = member.born();
         // Nobody can have come to hold it but its own timers, which only look.
         let kept = member.into_kept()?;
-        Ok(Fate::of(&kept, born, family, now))
+        Ok((Fate::of(&kept, born, family, now), kept))
     }
 
     /// What it was.
@@ -114,6 +114,10 @@ impl Rest {
             born: self.born,
             own: self.own,
         }
+    }
+
+    pub(super) fn config(&self) -> &BreakerConfig {
+        &self.config
     }
 
     pub(super) fn is_over(&self, now: Timestamp) -> bool {

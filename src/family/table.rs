@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::rest::{Fate, Rest};
+use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
@@ -152,6 +153,9 @@ impl Table {
     ) -> Option<Found> {
         let place = Place::of(key);
         let mut made_room = false;
+        // What goes is dropped when the shard is free again: some of it is the user's.
+        let mut over = None;
+        let mut gone = Vec::new();
         let (mut shard, key, rest) = loop {
             let mut shard = self.shard(place);
             match shard.slots.get(key) {
@@ -161,6 +165,7 @@ impl Table {
                     let rest = match slot {
                         Slot::AtRest(rest) if rest.is_over(now) => {
                             self.pass(rest.epoch());
+                            over = Some(rest);
                             None
                         }
                         Slot::AtRest(rest) => Some(*rest),
@@ -185,9 +190,11 @@ impl Table {
             .slots
             .insert(Arc::clone(&key), Slot::Awake(member.clone()));
         for _ in 0..LOOKED_AT {
-            self.look_at_next(&mut shard, family, now);
+            gone.extend(self.look_at_next(&mut shard, family, now));
         }
         shard.awake.push_back(key);
+        drop(shard);
+        drop((over, gone));
         Some(Found::Woken(member))
     }
 
@@ -222,7 +229,8 @@ impl Table {
     fn make_room(&self, family: &BreakerConfig, now: Timestamp) {
         for shard in &self.shards {
             for _ in 0..LOOKED_AT {
-                self.look_at_next(&mut lock(shard), family, now);
+                let gone = self.look_at_next(&mut lock(shard), family, now);
+                drop(gone);
                 if self.len() < self.max {
                     return;
                 }
@@ -236,16 +244,20 @@ impl Table {
     }
 
     /// Looks at the member that was awake longest without a look, and puts it away if nobody holds it.
-    fn look_at_next(&self, shard: &mut Shard, family: &BreakerConfig, now: Timestamp) {
-        let next = shard.awake.pop_front();
-        let Some((key, slot)) = next.and_then(|key| shard.slots.remove_entry(&key)) else {
-            return;
-        };
+    /// What is left of it is to be dropped where the shard is not locked.
+    fn look_at_next(
+        &self,
+        shard: &mut Shard,
+        family: &BreakerConfig,
+        now: Timestamp,
+    ) -> Option<BreakerActor> {
+        let key = shard.awake.pop_front()?;
+        let (key, slot) = shard.slots.remove_entry(&key)?;
         let member = match slot {
             Slot::Awake(member) => member,
             at_rest @ Slot::AtRest(_) => {
                 shard.slots.insert(key, at_rest);
-                return;
+                return None;
             }
         };
         let fate = if member.is_open() {
@@ -258,10 +270,14 @@ impl Table {
             Rest::of(member, family, now)
         };
         match fate {
-            Ok(fate) => self.put(shard, key, fate),
+            Ok((fate, left)) => {
+                self.put(shard, key, fate);
+                Some(left)
+            }
             Err(member) => {
                 shard.awake.push_back(Arc::clone(&key));
                 shard.slots.insert(key, Slot::Awake(member));
+                None
             }
         }
     }
@@ -306,8 +322,10 @@ impl Table {
             return false;
         };
         match Rest::of(member, family, now) {
-            Ok(fate) => {
+            Ok((fate, left)) => {
                 self.put(&mut shard, key, fate);
+                drop(shard);
+                drop(left);
                 true
             }
             Err(member) => {
@@ -320,23 +338,26 @@ impl Table {
     /// Puts all members away that nobody holds, and forgets the records that do not matter any more.
     pub(super) fn tidy(&self, family: &BreakerConfig, now: Timestamp) {
         for shard in &self.shards {
+            let mut gone = Vec::new();
             let mut shard = lock(shard);
             for _ in 0..shard.awake.len() {
-                self.look_at_next(&mut shard, family, now);
+                gone.extend(self.look_at_next(&mut shard, family, now));
             }
-            shard.slots.retain(|key, slot| match slot {
-                Slot::AtRest(rest) if rest.is_over(now) => {
+            let is_over = |slot: &Slot| matches!(slot, Slot::AtRest(rest) if rest.is_over(now));
+            let over: Vec<_> = shard.slots.extract_if(|_, slot| is_over(slot)).collect();
+            for (key, slot) in &over {
+                if let Slot::AtRest(rest) = slot {
                     self.forget(key, rest.epoch());
-                    false
                 }
-                _ => true,
-            });
+            }
             if shard.slots.len() < shard.slots.capacity() / 4 {
                 shard.slots.shrink_to_fit();
             }
             if shard.awake.len() < shard.awake.capacity() / 4 {
                 shard.awake.shrink_to_fit();
             }
+            drop(shard);
+            drop((over, gone));
         }
     }
 
