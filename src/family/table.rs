@@ -48,12 +48,16 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Shard {
     slots: HashMap<Arc<str>, Slot>,
-    /// The members that are awake, in the order in which they are looked at.
-    awake: VecDeque<Arc<str>>,
+    /// The members that are awake, in the order in which they are looked at. Some were put away since.
+    awake: VecDeque<(Arc<str>, Turn)>,
+    next: Turn,
 }
 
+/// Tells one waking of a member from another.
+type Turn = u64;
+
 enum Slot {
-    Awake(Breaker),
+    Awake(Breaker, Turn),
     AtRest(Box<Rest>),
 }
 
@@ -138,7 +142,7 @@ impl Table {
     /// Finds a member that is awake.
     pub(super) fn find(&self, key: &str) -> Option<Breaker> {
         match self.shard(Place::of(key)).slots.get(key)? {
-            Slot::Awake(member) => Some(member.clone()),
+            Slot::Awake(member, _) => Some(member.clone()),
             Slot::AtRest(_) => None,
         }
     }
@@ -159,7 +163,7 @@ impl Table {
         let (mut shard, key, rest) = loop {
             let mut shard = self.shard(place);
             match shard.slots.get(key) {
-                Some(Slot::Awake(member)) => return Some(Found::Known(member.clone())),
+                Some(Slot::Awake(member, _)) => return Some(Found::Known(member.clone())),
                 Some(Slot::AtRest(_)) => {
                     let (key, slot) = shard.slots.remove_entry(key)?;
                     let rest = match slot {
@@ -169,7 +173,7 @@ impl Table {
                             None
                         }
                         Slot::AtRest(rest) => Some(*rest),
-                        Slot::Awake(_) => None,
+                        Slot::Awake(..) => None,
                     };
                     break (shard, key, rest);
                 }
@@ -186,13 +190,15 @@ impl Table {
             }
         };
         let member = make(&key, rest);
+        let turn = shard.next;
+        shard.next = turn.wrapping_add(1);
         shard
             .slots
-            .insert(Arc::clone(&key), Slot::Awake(member.clone()));
+            .insert(Arc::clone(&key), Slot::Awake(member.clone(), turn));
         for _ in 0..LOOKED_AT {
             gone.extend(self.look_at_next(&mut shard, family, now));
         }
-        shard.awake.push_back(key);
+        shard.awake.push_back((key, turn));
         drop(shard);
         drop((over, gone));
         Some(Found::Woken(member))
@@ -251,14 +257,14 @@ impl Table {
         family: &BreakerConfig,
         now: Timestamp,
     ) -> Option<BreakerActor> {
-        let key = shard.awake.pop_front()?;
-        let (key, slot) = shard.slots.remove_entry(&key)?;
-        let member = match slot {
-            Slot::Awake(member) => member,
-            at_rest @ Slot::AtRest(_) => {
-                shard.slots.insert(key, at_rest);
-                return None;
-            }
+        let (key, turn) = shard.awake.pop_front()?;
+        match shard.slots.get(&key) {
+            Some(Slot::Awake(_, present)) if *present == turn => {}
+            // It was put away meanwhile.
+            _ => return None,
+        }
+        let (key, Slot::Awake(member, _)) = shard.slots.remove_entry(&key)? else {
+            return None;
         };
         let fate = if member.is_open() {
             // There may be messages that only the head sees.
@@ -275,8 +281,8 @@ impl Table {
                 Some(left)
             }
             Err(member) => {
-                shard.awake.push_back(Arc::clone(&key));
-                shard.slots.insert(key, Slot::Awake(member));
+                shard.awake.push_back((Arc::clone(&key), turn));
+                shard.slots.insert(key, Slot::Awake(member, turn));
                 None
             }
         }
@@ -315,10 +321,10 @@ impl Table {
     ) -> bool {
         let mut shard = self.shard(Place::of(key));
         match shard.slots.get(key) {
-            Some(Slot::Awake(member)) if member.is_unused() && is_idle(member) => {}
+            Some(Slot::Awake(member, _)) if member.is_unused() && is_idle(member) => {}
             _ => return false,
         }
-        let Some((key, Slot::Awake(member))) = shard.slots.remove_entry(key) else {
+        let Some((key, Slot::Awake(member, turn))) = shard.slots.remove_entry(key) else {
             return false;
         };
         match Rest::of(member, family, now) {
@@ -329,7 +335,7 @@ impl Table {
                 true
             }
             Err(member) => {
-                shard.slots.insert(key, Slot::Awake(member));
+                shard.slots.insert(key, Slot::Awake(member, turn));
                 false
             }
         }
@@ -366,7 +372,7 @@ impl Table {
         let mut all = Vec::new();
         for shard in &self.shards {
             all.extend(lock(shard).slots.values().filter_map(|slot| match slot {
-                Slot::Awake(member) => Some(member.clone()),
+                Slot::Awake(member, _) => Some(member.clone()),
                 Slot::AtRest(_) => None,
             }));
         }
@@ -391,7 +397,7 @@ impl Table {
         for shard in &self.shards {
             for slot in lock(shard).slots.values() {
                 self.pass(match slot {
-                    Slot::Awake(member) => member.gate().load().epoch(),
+                    Slot::Awake(member, _) => member.gate().load().epoch(),
                     Slot::AtRest(rest) => rest.epoch(),
                 });
             }
