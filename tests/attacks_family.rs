@@ -134,6 +134,44 @@ fn settings_reach_keys_that_wake_and_rest_at_that_moment() {
     });
 }
 
+// Messages on their way.
+
+// R31: a message that left before its handle is handled, whoever tidies up meanwhile.
+#[test]
+fn member_with_a_message_on_its_way_is_not_put_away() {
+    const ROUNDS: u32 = 30_000;
+    System::new().block_on(async {
+        let arbiter = Arbiter::new();
+        let breakers = Breakers::start_in_arbiter(&arbiter.handle());
+        let family = breakers
+            .family("hosts", consecutive(1).build().unwrap())
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let tidying = {
+            let (family, stop) = (family.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    assert!(family.len() <= family.max_keys());
+                }
+            })
+        };
+        let mut lost = 0;
+        for at in 0..ROUNDS {
+            // It has never had a message.
+            let sent = family.breaker(at.to_string()).addr().send(Reset);
+            if at.is_multiple_of(64) {
+                lost += u32::from(sent.await.is_err());
+            } else {
+                actix::spawn(async move { sent.await.unwrap() });
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        tidying.join().unwrap();
+        assert_eq!(lost, 0);
+        arbiter.stop();
+    });
+}
+
 // Code of the user's.
 
 const LOOKS: usize = 600;

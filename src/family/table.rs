@@ -266,9 +266,12 @@ impl Table {
         let (key, Slot::Awake(member, _)) = shard.slots.remove_entry(&key)? else {
             return None;
         };
-        let fate = if member.is_open() {
+        // In this order: nobody can come to send it a message whom the first look has not seen.
+        let fate = if member.is_held_elsewhere() {
+            Err(member)
+        } else if member.is_open() {
             // There may be messages that only the head sees.
-            if !member.is_held_elsewhere() && member.gate().begin_sampling() {
+            if member.gate().begin_sampling() {
                 member.addr().do_send(Sampled);
             }
             Err(member)
