@@ -16,7 +16,7 @@ use actix::{Addr, WeakRecipient};
 pub use call::FamilyCall;
 
 use crate::actor::{BreakerActor, Keeper, Listeners, Numbers};
-use crate::breaker::{Breaker, WeakBreaker};
+use crate::breaker::{Breaker, WeakBreaker, can_wake};
 use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
@@ -355,7 +355,10 @@ impl Shared {
             Some(Found::Woken(member)) => {
                 // The end of an order is waited for by a timer, which the head sets.
                 let state = member.gate().load().state();
-                if matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed) {
+                let is_forced =
+                    matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed);
+                // From a thread that is ending nobody can be woken; who comes next does that.
+                if is_forced && can_wake() {
                     member.addr().do_send(Sampled);
                 }
                 member

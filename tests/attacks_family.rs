@@ -172,6 +172,98 @@ fn member_with_a_message_on_its_way_is_not_put_away() {
     });
 }
 
+thread_local! {
+    /// What is dropped after tokio's own locals of the thread.
+    static KEPT: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs while the locals of its thread are destroyed.
+struct Late<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Late<F> {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take() {
+            last();
+        }
+    }
+}
+
+/// Runs on an arbiter of its own, whose runtime is gone by then, when its thread ends.
+async fn at_the_end_of_a_thread(last: impl FnOnce() + Send + 'static) {
+    let arbiter = Arbiter::with_tokio_rt(|| {
+        KEPT.with(|_| ());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap()
+    });
+    let (kept, is_kept) = oneshot::channel();
+    arbiter.spawn_fn(|| {
+        KEPT.with(|kept| kept.borrow_mut().push(Box::new(Late(Some(last)))));
+        kept.send(()).unwrap();
+    });
+    is_kept.await.unwrap();
+    arbiter.stop();
+    arbiter.join().unwrap();
+}
+
+// R10: what a dying thread leaves is found though nobody sends the key a message.
+#[test]
+fn permit_settled_by_a_dying_thread_does_not_keep_its_key() {
+    System::new().block_on(async {
+        let breakers = Breakers::start();
+        let config = consecutive(2).build().unwrap();
+        let family = breakers.family("hosts", config).unwrap();
+        let permit: Permit = family.breaker("a").acquire().await.unwrap();
+        at_the_end_of_a_thread(move || drop(permit.failure())).await;
+        settled(&family).await;
+        bad(&family, "a").await;
+        assert_eq!(family.breaker("a").state(), CircuitState::Open);
+
+        let permit = family.breaker("b").acquire().await.unwrap();
+        at_the_end_of_a_thread(move || drop(permit.success())).await;
+        settled(&family).await;
+        assert_eq!(family.keys(), ["a"]);
+    });
+}
+
+// A look at a key from where nobody can be woken.
+#[test]
+fn key_is_found_while_the_locals_of_a_thread_are_destroyed() {
+    System::new().block_on(async {
+        // Tokio's paused time, which other tests here use, is a local of the thread.
+        let clock = ManualClock::new();
+        let breakers = Breakers::builder().clock(Arc::new(clock)).start();
+        let config = consecutive(1).build().unwrap();
+        let family = breakers.family("hosts", config).unwrap();
+        for at in 0..64 {
+            // Each of them awake, to be put away with the next message, which is not handled yet.
+            drop(family.breaker(at.to_string()).snapshot());
+        }
+        let (found, states) = (family.clone(), Arc::new(Mutex::new(Vec::new())));
+        let closed = ForceClosed::new("drill").ttl(Duration::from_secs(3_600));
+        family
+            .breaker("forced")
+            .force_closed(closed)
+            .await
+            .unwrap()
+            .unwrap();
+        at_the_end_of_a_thread({
+            let states = Arc::clone(&states);
+            move || {
+                for at in 0..64 {
+                    drop(found.breaker(format!("new-{at}")));
+                }
+                states.lock().unwrap().push(found.breaker("forced").state());
+                drop(found.keys());
+            }
+        })
+        .await;
+        assert_eq!(*states.lock().unwrap(), [CircuitState::ForcedClosed]);
+        family.breaker("forced").release().await.unwrap();
+        settled(&family).await;
+        assert_eq!(family.keys(), [""; 0]);
+    });
+}
+
 // Code of the user's.
 
 const LOOKS: usize = 600;

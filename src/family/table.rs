@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::rest::{Fate, Rest};
 use crate::actor::BreakerActor;
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, can_wake};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::message::Sampled;
@@ -269,9 +269,9 @@ impl Table {
         // In this order: nobody can come to send it a message whom the first look has not seen.
         let fate = if member.is_held_elsewhere() {
             Err(member)
-        } else if member.is_open() {
+        } else if member.is_open() || member.gate().has_letters() {
             // There may be messages that only the head sees.
-            if member.gate().begin_sampling() {
+            if can_wake() && member.gate().begin_sampling() {
                 member.addr().do_send(Sampled);
             }
             Err(member)
