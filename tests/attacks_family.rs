@@ -381,6 +381,24 @@ fn rule_that_uses_its_family_when_dropped_blocks_nobody() {
     }
 }
 
+// Clocks that go back.
+
+// R3, R31
+#[actix::test]
+async fn key_put_to_rest_while_the_clock_was_back_is_kept_as_long() {
+    let (clock, family) = manual_family(count(1, SECOND));
+    let day = Duration::from_secs(86_400);
+    clock.advance(day);
+    let held = family.breaker("a");
+    bad(&family, "a").await;
+    clock.set(Timestamp::ZERO);
+    drop(held);
+    settled(&family).await;
+    clock.set(Timestamp::ZERO + day + SECOND);
+    assert_eq!(family.keys(), ["a"]);
+    assert_eq!(family.breaker("a").state(), CircuitState::Open);
+}
+
 // Lives.
 
 #[derive(Clone, Default)]

@@ -59,6 +59,8 @@ impl Fate {
 
     /// `born` is the epoch it began with when nothing was known.
     fn new(circuit: &Circuit, numbers: Numbers, born: u64, own: bool, now: Timestamp) -> Self {
+        // What is left of its lifetime is left of it from then on (R3).
+        let now = now.max(circuit.record().newest());
         let until = match circuit.lifetime(now) {
             Lifetime::None if !own => {
                 let epoch = circuit.record().epoch();
