@@ -7,7 +7,7 @@ mod table;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use actix::dev::channel;
@@ -105,6 +105,8 @@ struct Shared {
     nobody: Addr<BreakerActor>,
     table: Table,
     unguarded: AtomicU64,
+    /// Whether the head is gone for good.
+    retired: AtomicBool,
     me: Weak<Shared>,
 }
 
@@ -131,6 +133,7 @@ impl Family {
             listeners,
             nobody: Addr::new(channel::channel(0).0),
             unguarded: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
             me: Weak::clone(me),
         });
         Self { shared }
@@ -353,6 +356,9 @@ impl Shared {
         match found {
             Some(Found::Known(member)) => member,
             Some(Found::Woken(member)) => {
+                if self.retired.load(Ordering::Acquire) || !self.head.connected() {
+                    member.gate().retire();
+                }
                 // The end of an order is waited for by a timer, which the head sets.
                 let state = member.gate().load().state();
                 let is_forced =
@@ -456,6 +462,8 @@ impl Keeper for Shared {
     }
 
     fn retire(&self) {
+        // Before those that are awake are looked for: who wakes from now on sees it.
+        self.retired.store(true, Ordering::Release);
         for member in self.table.awake() {
             member.gate().retire();
         }

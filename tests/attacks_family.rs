@@ -488,6 +488,20 @@ async fn messages_that_wait_in_a_family_that_nobody_holds_are_told() {
     assert_eq!(told.all(), [gone]);
 }
 
+// R29: it says so whether or not the key was awake when the family went.
+#[actix::test]
+async fn key_at_rest_of_a_removed_family_shows_as_closed() {
+    let (breakers, family) = family_of(Breakers::builder(), consecutive(1));
+    bad(&family, "a").await;
+    settled(&family).await;
+    assert!(breakers.remove("hosts"));
+    for _ in 0..2 {
+        assert_eq!(family.breaker("a").state(), CircuitState::Closed);
+        quiet().await;
+    }
+}
+
+/// A clock that panics when it is read the nth time from now on.
 #[derive(Debug, Clone, Default)]
 struct Fuse {
     clock: SystemClock,
