@@ -20,7 +20,7 @@ pub use saved::{Exported, RefusedRecord, RestoreError};
 
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
-use crate::circuit::{Circuit, Record};
+use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
@@ -92,6 +92,8 @@ struct Gone {
     dead_family: Option<FamilyEntry>,
     /// Records of another process that it did not take over.
     refused: Vec<RefusedRecord>,
+    /// Keys that were taken over with an operator's order.
+    ordered: Vec<(Family, String)>,
 }
 
 fn tell_refused(refused: &[RefusedRecord]) {
@@ -291,6 +293,10 @@ impl Breakers {
         let mut gone = Gone::default();
         let created = find_or_insert(name, now, &mut gone);
         tell_refused(&gone.refused);
+        for (family, key) in gone.ordered.drain(..) {
+            // Awake, it has a timer that ends the order.
+            drop(family.breaker(key));
+        }
         if let Some(evicted) = &gone.evicted {
             report::evicted(evicted.name());
         }
@@ -387,12 +393,15 @@ impl Breakers {
             for (key, entry) in saved.keys {
                 let taken = entry.good().and_then(|saved| {
                     let record = saved.record_for(&family.config())?;
-                    family
-                        .take_over(&key, record, now)
-                        .ok_or(RestoreError::Full)
+                    let state = record.state();
+                    let taken = family.take_over(&key, record, now);
+                    taken.ok_or(RestoreError::Full).map(|()| state)
                 });
                 let full_name = [name, "/", &key].concat();
-                registry.waiting.or_refuse(full_name, taken);
+                let taken = registry.waiting.or_refuse(full_name, taken);
+                if let Some(CircuitState::ForcedOpen | CircuitState::ForcedClosed) = taken {
+                    gone.ordered.push((family.clone(), key));
+                }
             }
         }
         gone.refused = registry.waiting.untold();

@@ -3,6 +3,7 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "panics are among what is tested, and a test may fail"
@@ -17,16 +18,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_circuit_breaker::message::{ForceClosed, Reset};
+use actix_circuit_breaker::message::{ForceClosed, ForceOpen, Reset};
 use actix_circuit_breaker::{
-    AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, CircuitState, Clock,
-    DropReason, Family, HeldDropped, Hold, ManualClock, Permit, RampUp, RandomSource, Reason,
-    SystemClock, Timestamp, TripPolicy, TripRule,
+    AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, Cause, CircuitState,
+    Clock, DropReason, Exported, Family, HeldDropped, Hold, ManualClock, Permit, RampUp,
+    RandomSource, Reason, SystemClock, Timestamp, TripPolicy, TripRule,
 };
 use tokio::sync::oneshot;
 
 use harness::{
-    Answer, BAD, BREAK, Job, MS, SECOND, consecutive, count, pass, pause, quiet, target, world_of,
+    Answer, BAD, BREAK, Job, MS, Recorder, SECOND, Told, consecutive, count, pass, pause, quiet,
+    target, world_of,
 };
 
 fn family_of(builder: BreakersBuilder, config: BreakerConfigBuilder) -> (Breakers, Family) {
@@ -599,4 +601,42 @@ async fn drops_of_a_key_are_numbered_over_a_rest() {
     }
     let seqs: Vec<_> = told.all().into_iter().map(|(.., seq)| seq).collect();
     assert_eq!(seqs, [1, 2, 3]);
+}
+
+// Records of another process.
+
+/// What a family has to say, with something else said in its text.
+async fn said_otherwise(breakers: &Breakers, from: &str, to: &str) -> Exported {
+    let text = serde_json::to_string(&breakers.export().await).unwrap();
+    serde_json::from_str(&text.replace(from, to)).unwrap()
+}
+
+// R23, R25, R29: as with a named breaker, nobody has to look.
+#[actix::test]
+async fn order_that_was_taken_over_ends_by_itself() {
+    let (breakers, family) = family_of(Breakers::builder(), consecutive(1));
+    let open = ForceOpen::new("drill").ttl(SECOND);
+    let closed = ForceClosed::new("drill").ttl(SECOND);
+    family.breaker("a").force_open(open).await.unwrap().unwrap();
+    let forced = family.breaker("b").force_closed(closed);
+    forced.await.unwrap().unwrap();
+    let exported = said_otherwise(&breakers, "", "").await;
+
+    let next = Breakers::start();
+    assert_eq!(next.restore(exported), 2);
+    let told = Told::default();
+    let recorder = Recorder(told.clone()).start();
+    next.subscribe(recorder.clone());
+    let family = next.family("hosts", family.config()).unwrap();
+    pass(SECOND * 2).await;
+    let mut states: Vec<_> = told
+        .all()
+        .iter()
+        .map(|event| event.to.to_string())
+        .collect();
+    states.sort_unstable();
+    assert_eq!(told.causes(), [Cause::Expired; 2]);
+    assert_eq!(states, ["closed", "open"]);
+    settled(&family).await;
+    assert_eq!(family.keys(), ["a"]);
 }
