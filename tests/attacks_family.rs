@@ -22,7 +22,7 @@ use actix_circuit_breaker::message::{ForceClosed, ForceOpen, Reset};
 use actix_circuit_breaker::{
     AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, Cause, CircuitState,
     Clock, DropReason, Exported, Family, HeldDropped, Hold, ManualClock, Permit, RampUp,
-    RandomSource, Reason, SystemClock, Timestamp, TripPolicy, TripRule,
+    RandomSource, Reason, RestoreError, SystemClock, Timestamp, TripPolicy, TripRule,
 };
 use tokio::sync::oneshot;
 
@@ -639,4 +639,26 @@ async fn order_that_was_taken_over_ends_by_itself() {
     assert_eq!(states, ["closed", "open"]);
     settled(&family).await;
     assert_eq!(family.keys(), ["a"]);
+}
+
+// R1, R11: above the highest number there is no other one, for this key nor for those made after it.
+#[actix::test]
+async fn record_that_leaves_no_room_for_epochs_is_refused() {
+    let (breakers, family) = family_of(Breakers::builder(), consecutive(1));
+    bad(&family, "a").await;
+    let epoch = family.breaker("a").snapshot().await.unwrap().epoch;
+    let (epoch, highest) = (epoch.to_string(), Timestamp::MAX.as_micros().to_string());
+    let exported = said_otherwise(&breakers, &epoch, &highest).await;
+
+    let next = Breakers::start();
+    next.restore(exported);
+    let family = next.family("hosts", family.config()).unwrap();
+    let refused = next.refused_records();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].error, RestoreError::Corrupt);
+    let breaker = family.breaker("a");
+    let late = breaker.acquire().await.unwrap();
+    breaker.reset().await.unwrap();
+    late.failure().await;
+    assert_eq!(breaker.state(), CircuitState::Closed);
 }
