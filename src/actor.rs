@@ -26,7 +26,7 @@ use crate::policy::{TripPolicy, Window};
 pub use holding::HeldCounts;
 use holding::Holding;
 use members::Role;
-pub(crate) use members::{Keeper, Listeners, MemberMailbox};
+pub(crate) use members::{Keeper, Listeners, MemberMailbox, Numbers};
 use outbox::Outbox;
 pub(crate) use parcel::{AskParcel, Parcel, TellParcel};
 use timers::{AHEAD, Timers};
@@ -224,7 +224,8 @@ impl Actor for BreakerActor {
             holding.forget_timer();
         }
         ctx.spawn(WhileReachable);
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // What fell due meanwhile has no timer any more.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
         self.start_members(ctx);
     }
@@ -238,7 +239,8 @@ impl Drop for BreakerActor {
         self.gate.retire();
         self.retire_members();
         if let Some(holding) = self.holding.take() {
-            quietly(|| holding.end(&self.gate));
+            let family = self.listeners().map(AsRef::as_ref);
+            quietly(|| holding.end(&self.gate, family));
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use call::{GuardedFuture, Handle};
 pub use guard::{Classifier, Guarded, GuardedAsk};
 pub use hold::HeldAsk;
 pub(crate) use mailbox::WeakBreaker;
+pub(crate) use permit::can_wake;
 pub use permit::{AcquireFuture, Permit};
 pub use settle::Settled;
 pub(crate) use settle::{Receipt, judge, settle};

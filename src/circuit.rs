@@ -153,9 +153,21 @@ impl Circuit {
         call_timeout: Duration,
         now: Timestamp,
     ) -> Result<Permit, Refused> {
+        let admitted = self.try_acquire_or_wait(call_timeout, now);
+        if admitted.is_err() {
+            self.calls.rejected = self.calls.rejected.saturating_add(1);
+        }
+        admitted
+    }
+
+    /// Asks for one that waits if it is refused: that is no rejection, and not counted.
+    pub(crate) fn try_acquire_or_wait(
+        &mut self,
+        call_timeout: Duration,
+        now: Timestamp,
+    ) -> Result<Permit, Refused> {
         let now = self.begin(now);
         if let Some(refused) = self.refusal(now).or_else(|| self.ramp_refusal(now)) {
-            self.calls.rejected = self.calls.rejected.saturating_add(1);
             return Err(refused);
         }
         self.record.newest = now;

@@ -8,7 +8,7 @@ mod table;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use actix::dev::channel;
@@ -16,8 +16,8 @@ use actix::{Addr, WeakRecipient};
 
 pub use call::FamilyCall;
 
-use crate::actor::{BreakerActor, Keeper, Listeners};
-use crate::breaker::{Breaker, WeakBreaker};
+use crate::actor::{BreakerActor, Keeper, Listeners, Numbers};
+use crate::breaker::{Breaker, WeakBreaker, can_wake};
 use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
@@ -27,7 +27,7 @@ use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
 use crate::random::RandomSource;
 use crate::report;
-use rest::Fate;
+use rest::{Fate, Woken};
 use table::{Found, Table};
 
 /// The longest key that is guarded, in bytes. A host name has at most 253.
@@ -98,12 +98,16 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     config: Mutex<BreakerConfig>,
+    /// Held while settings are given, so that all members get them in one order.
+    reconfiguring: Mutex<()>,
     head: Addr<BreakerActor>,
     listeners: Arc<Listeners>,
     /// What breakers that guard nothing have for an address.
     nobody: Addr<BreakerActor>,
     table: Table,
     unguarded: AtomicU64,
+    /// Whether the head is gone for good.
+    retired: AtomicBool,
     me: Weak<Shared>,
 }
 
@@ -125,10 +129,12 @@ impl Family {
             random,
             table: Table::new(max_keys, highest_epoch.unwrap_or(0), &config),
             config: Mutex::new(config),
+            reconfiguring: Mutex::default(),
             head,
             listeners,
             nobody: Addr::new(channel::channel(0).0),
             unguarded: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
             me: Weak::clone(me),
         });
         Self { shared }
@@ -221,17 +227,19 @@ impl Family {
     /// their own, by [`Breaker::reconfigure`], keep them.
     pub fn reconfigure(&self, config: BreakerConfig) {
         let shared = &self.shared;
-        let order = Reconfigure::new(config.clone());
+        let giving = shared.reconfiguring.lock();
+        let giving = giving.unwrap_or_else(PoisonError::into_inner);
         shared.table.set_config(&config);
         let before = {
             let mut present = shared.config.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *present, config)
+            std::mem::replace(&mut *present, config.clone())
         };
+        // Who wakes from now on finds the new ones.
+        let order = Reconfigure::of_family(config, before);
         for member in shared.table.awake() {
-            if member.gate().config() == before {
-                member.addr().do_send(order.clone());
-            }
+            member.addr().do_send(order.clone());
         }
+        drop(giving);
     }
 
     /// Returns the whole picture of every key that [`keys`](Self::keys) names, in that order.
@@ -278,7 +286,7 @@ impl Family {
         let circuit = Circuit::restore_with_random(shared.config(), record, random, now);
         let circuit = shared.above_forgotten(circuit);
         // One that says nothing is not needed.
-        match Fate::of(&circuit, 0, None, &shared.config(), now) {
+        match Fate::restored(&circuit, now) {
             Fate::Rest(rest) => shared.table.lay_down(key, rest),
             Fate::Forgotten { .. } => Some(()),
         }
@@ -336,19 +344,33 @@ impl Shared {
         // No code of the user's runs under a lock of the table; the clock is the user's.
         let now = self.clock.now();
         let config = self.config();
+        // Nor does the destructor of settings that are outdated.
+        let mut outdated = None;
         let found = self.table.find_or_wake(key, now, &config, |key, rest| {
-            let (circuit, seq, born) = match rest {
-                Some(rest) => rest.wake(&config, &self.random, now),
-                None => self.born(config.clone(), now),
+            // Read here, so that whoever gives new ones meanwhile finds this member, or is found.
+            let config = self.config();
+            let woken = match rest {
+                Some(rest) => {
+                    outdated = Some(rest.config().clone());
+                    rest.wake(&config, &self.random, now)
+                }
+                None => self.born(config, now),
             };
-            self.wake(key, circuit, seq, born, now)
+            self.wake(key, woken, now)
         });
+        drop(outdated);
         match found {
             Some(Found::Known(member)) => member,
             Some(Found::Woken(member)) => {
+                if self.retired.load(Ordering::Acquire) || !self.head.connected() {
+                    member.gate().retire();
+                }
                 // The end of an order is waited for by a timer, which the head sets.
                 let state = member.gate().load().state();
-                if matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed) {
+                let is_forced =
+                    matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed);
+                // From a thread that is ending nobody can be woken; who comes next does that.
+                if is_forced && can_wake() {
                     member.addr().do_send(Sampled);
                 }
                 member
@@ -358,11 +380,16 @@ impl Shared {
     }
 
     /// A circuit for a key that nothing is known of.
-    fn born(&self, config: BreakerConfig, now: Timestamp) -> (Circuit, u64, u64) {
+    fn born(&self, config: BreakerConfig, now: Timestamp) -> Woken {
         let circuit = Circuit::with_random(config, Arc::clone(&self.random), now);
         let circuit = self.above_forgotten(circuit);
-        let epoch = circuit.record().epoch();
-        (circuit, 0, epoch)
+        let born = circuit.record().epoch();
+        Woken {
+            circuit,
+            numbers: Numbers::default(),
+            born,
+            own: false,
+        }
     }
 
     /// With an epoch above all those that were given out to keys that are forgotten (R1).
@@ -373,14 +400,13 @@ impl Shared {
         }
     }
 
-    fn wake(
-        &self,
-        key: &Arc<str>,
-        circuit: Circuit,
-        seq: u64,
-        born: u64,
-        now: Timestamp,
-    ) -> Breaker {
+    fn wake(&self, key: &Arc<str>, woken: Woken, now: Timestamp) -> Breaker {
+        let Woken {
+            circuit,
+            numbers,
+            born,
+            own,
+        } = woken;
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let config = circuit.config().clone();
         let name = [&self.name, "/", key].concat().into();
@@ -392,7 +418,10 @@ impl Shared {
             Arc::clone(key),
             born,
             Arc::clone(&gate),
-            |me| BreakerActor::member(circuit, gate, seq, me, Arc::clone(&self.listeners)),
+            |me| {
+                let listeners = Arc::clone(&self.listeners);
+                BreakerActor::member(circuit, gate, numbers, own, me, listeners)
+            },
         )
     }
 
@@ -404,7 +433,7 @@ impl Shared {
             report::family_full(&self.name, key.len(), self.table.max(), before);
         }
         let now = self.clock.now();
-        let (circuit, ..) = self.born(self.config(), now);
+        let Woken { circuit, .. } = self.born(self.config(), now);
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let name = [&self.name, "/", key].concat().into();
         let gate = Gate::new(&name, &self.clock, self.config(), false, notice);
@@ -439,6 +468,8 @@ impl Keeper for Shared {
     }
 
     fn retire(&self) {
+        // Before those that are awake are looked for: who wakes from now on sees it.
+        self.retired.store(true, Ordering::Release);
         for member in self.table.awake() {
             member.gate().retire();
         }

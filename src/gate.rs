@@ -409,9 +409,14 @@ impl Gate {
             && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
     }
 
+    /// Whether something was left for the actor.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.has_letters.load(Ordering::Acquire)
+    }
+
     /// Whether nothing was left for the actor, and nobody watches.
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.has_letters.load(Ordering::Acquire)
+        !self.has_letters()
             && self.stripes.tallied() == 0
             && self.watch.get().is_none_or(watch::Sender::is_closed)
     }

@@ -242,12 +242,25 @@ pub struct Reset;
 #[rtype(result = "Result<(), ConfigError>")]
 pub struct Reconfigure {
     pub(crate) config: BreakerConfig,
+    /// The settings that a family had before, if it is the family that gives others.
+    pub(crate) of_family: Option<BreakerConfig>,
 }
 
 impl Reconfigure {
     /// Makes the order.
     pub fn new(config: BreakerConfig) -> Self {
-        Self { config }
+        Self {
+            config,
+            of_family: None,
+        }
+    }
+
+    /// Makes the order of a family that had other settings before.
+    pub(crate) fn of_family(config: BreakerConfig, before: BreakerConfig) -> Self {
+        Self {
+            config,
+            of_family: Some(before),
+        }
     }
 }
 

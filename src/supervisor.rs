@@ -22,7 +22,7 @@ pub use saved::{Exported, RefusedRecord, RestoreError};
 
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
-use crate::circuit::{Circuit, Record};
+use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
@@ -94,6 +94,8 @@ struct Gone {
     dead_family: Option<FamilyEntry>,
     /// Records of another process that it did not take over.
     refused: Vec<RefusedRecord>,
+    /// Keys that were taken over with an operator's order.
+    ordered: Vec<(Family, String)>,
 }
 
 struct Shared {
@@ -287,6 +289,10 @@ impl Breakers {
         let mut gone = Gone::default();
         let created = find_or_insert(name, now, &mut gone);
         tell_refused(&gone.refused);
+        for (family, key) in gone.ordered.drain(..) {
+            // Awake, it has a timer that ends the order.
+            drop(family.breaker(key));
+        }
         if let Some(evicted) = &gone.evicted {
             report::evicted(evicted.name());
         }
@@ -383,12 +389,15 @@ impl Breakers {
             for (key, entry) in saved.keys {
                 let taken = entry.good().and_then(|saved| {
                     let record = saved.record_for(&family.config())?;
-                    family
-                        .take_over(&key, record, now)
-                        .ok_or(RestoreError::Full)
+                    let state = record.state();
+                    let taken = family.take_over(&key, record, now);
+                    taken.ok_or(RestoreError::Full).map(|()| state)
                 });
                 let full_name = [name, "/", &key].concat();
-                registry.waiting.or_refuse(full_name, taken);
+                let taken = registry.waiting.or_refuse(full_name, taken);
+                if let Some(CircuitState::ForcedOpen | CircuitState::ForcedClosed) = taken {
+                    gone.ordered.push((family.clone(), key));
+                }
             }
         }
         gone.refused = registry.waiting.untold();

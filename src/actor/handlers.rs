@@ -205,7 +205,8 @@ impl Handler<Sampled> for BreakerActor {
 
     fn handle(&mut self, _: Sampled, ctx: &mut Context<Self>) {
         self.gate.end_sampling();
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // As by a timer, which a member that was woken too late for one never had.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
     }
 }
@@ -315,7 +316,11 @@ impl Handler<Reconfigure> for BreakerActor {
     type Result = Told<Result<(), ConfigError>>;
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
-        let config = order.config;
+        let Reconfigure { config, of_family } = order;
+        let own = of_family.is_none();
+        if of_family.is_some_and(|before| !self.follows_family(&before)) {
+            return Told::already(Ok(()));
+        }
         let gate = Arc::clone(&self.gate);
         // Both at once: an order that is lost changes neither.
         let told = self.answer(ctx, |circuit, now| {
@@ -323,6 +328,7 @@ impl Handler<Reconfigure> for BreakerActor {
             gate.set_config(config);
             Ok(())
         });
+        self.role.note_settings(own);
         self.ordered(told, Order::new("reconfigure"))
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use actix::{Addr, SpawnHandle};
 
-use super::BreakerActor;
 use super::parcel::{Answer, Delivery, GivenUp, Parcel, Sending};
+use super::{BreakerActor, Listeners};
 use crate::caught::{caught, quietly};
 use crate::circuit::{Circuit, Ending, Permit, Refused};
 use crate::clock::Timestamp;
@@ -59,6 +59,19 @@ struct Round<'a> {
 }
 
 impl Holding {
+    /// Of a breaker that has told of so many drops.
+    pub(super) fn after(drops: u64) -> Self {
+        Self {
+            seq: drops,
+            ..Self::default()
+        }
+    }
+
+    /// How many drops there were.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
@@ -166,7 +179,7 @@ impl Holding {
             return false;
         }
         // While the circuit ramps up, only asking tells.
-        let Ok(leave_to_go) = admit(&*first.item, round) else {
+        let Ok(leave_to_go) = admit(&*first.item, Circuit::try_acquire_or_wait, round) else {
             return false;
         };
         if let Some(Waiting { item, since }) = self.queue.pop() {
@@ -189,13 +202,14 @@ impl Holding {
             // Looked at first, so that what waits is not counted as rejected.
             let admits = round.circuit.peek(round.now).refusal.is_none();
             let admitted = admits && self.queue.is_empty();
-            match admitted.then(|| admit(&*parcel, round)) {
+            let asked = admitted.then(|| admit(&*parcel, Circuit::try_acquire_or_wait, round));
+            match asked {
                 Some(Ok(leave_to_go)) => self.go(parcel, round.now, leave_to_go, round),
                 _ => self.hold_if_room(parcel, capacity, round),
             }
             return;
         }
-        match admit(&*parcel, round) {
+        match admit(&*parcel, Circuit::try_acquire_for, round) {
             Ok(leave_to_go) => self.go(parcel, round.now, leave_to_go, round),
             Err(refused) => self.reject(parcel, refused, round),
         }
@@ -321,13 +335,16 @@ impl Holding {
     }
 
     /// The breaker is gone for good: everything goes back to its caller, and is told.
-    pub(super) fn end(mut self, gate: &Gate) {
+    pub(super) fn end(mut self, gate: &Gate, family: Option<&Listeners>) {
+        if self.queue.is_empty() && self.arrivals.is_empty() && self.drops.is_empty() {
+            return;
+        }
         let now = caught(|| gate.clock().now());
         let waiting = std::mem::take(&mut self.queue);
         let arrivals = std::mem::take(&mut self.arrivals);
         self.give_back(waiting, arrivals, gate, now.unwrap_or_default());
         if let Some(drops) = self.take_drops() {
-            drops.deliver(None);
+            drops.deliver(family);
         }
     }
 
@@ -349,11 +366,18 @@ impl Holding {
     }
 }
 
+/// How the circuit is asked: for one that waits if it is refused, or for one that is rejected then.
+type Asked = fn(&mut Circuit, Duration, Timestamp) -> Result<Permit, Refused>;
+
 /// Asks the circuit for leave to send a message, which may take so long.
-fn admit(parcel: &dyn Parcel, round: &mut Round<'_>) -> Result<(Permit, Duration), Refused> {
+fn admit(
+    parcel: &dyn Parcel,
+    ask: Asked,
+    round: &mut Round<'_>,
+) -> Result<(Permit, Duration), Refused> {
     let call_timeout = parcel.call_timeout();
     let call_timeout = call_timeout.unwrap_or_else(|| round.circuit.config().call_timeout());
-    let permit = round.circuit.try_acquire_for(call_timeout, round.now)?;
+    let permit = ask(round.circuit, call_timeout, round.now)?;
     Ok((permit, call_timeout))
 }
 

@@ -17,10 +17,12 @@ use futures_core::Stream;
 use futures_util::stream::SelectAll;
 
 use super::BreakerActor;
+use super::holding::Holding;
 use super::timers::Timers;
 use crate::breaker::{Breaker, WeakBreaker};
 use crate::caught::{caught, quietly};
 use crate::circuit::Circuit;
+use crate::config::BreakerConfig;
 use crate::event::{HeldDropped, Subscribers};
 use crate::gate::Gate;
 use crate::message::{FollowFamily, Serve};
@@ -50,11 +52,22 @@ pub(super) struct Head {
     life: u32,
     /// Members that had timers when their turn ended.
     timed: Vec<WeakBreaker>,
+    /// Of those of the last context, the ones whose timers are still to be set again.
+    unset: Vec<WeakBreaker>,
 }
 
 pub(super) struct Membership {
     me: WeakBreaker,
     listeners: Arc<Listeners>,
+    /// Whether its settings were given to it alone.
+    own_settings: bool,
+}
+
+/// What the events of a member are numbered by, over its rests.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Numbers {
+    changes: u64,
+    drops: u64,
 }
 
 /// Those who listen to all members of a family.
@@ -72,6 +85,13 @@ impl Role {
             Self::Alone | Self::Head(_) => None,
         };
         member.map_or_else(|| ctx.address(), |member| member.addr().clone())
+    }
+
+    /// Notes whether the settings in force were given to a member alone.
+    pub(super) fn note_settings(&mut self, own: bool) {
+        if let Self::Member(member) = self {
+            member.own_settings = own;
+        }
     }
 
     /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
@@ -223,6 +243,7 @@ impl BreakerActor {
             mailboxes: SelectAll::new(),
             life: 0,
             timed: Vec::new(),
+            unset: Vec::new(),
         };
         Self::in_role(Role::Head(Box::new(head)), circuit, gate, 0)
     }
@@ -231,17 +252,43 @@ impl BreakerActor {
     pub(crate) fn member(
         circuit: Circuit,
         gate: Arc<Gate>,
-        seq: u64,
+        numbers: Numbers,
+        own_settings: bool,
         me: WeakBreaker,
         listeners: Arc<Listeners>,
     ) -> Self {
-        let role = Role::Member(Box::new(Membership { me, listeners }));
-        Self::in_role(role, circuit, gate, seq)
+        let role = Role::Member(Box::new(Membership {
+            me,
+            listeners,
+            own_settings,
+        }));
+        let mut member = Self::in_role(role, circuit, gate, numbers.changes);
+        if numbers.drops > 0 {
+            member.holding = Some(Box::new(Holding::after(numbers.drops)));
+        }
+        member
     }
 
-    /// What there is to keep of a member that nobody holds.
-    pub(crate) fn kept(&self) -> (&Circuit, u64) {
-        (&self.circuit, self.seq)
+    pub(crate) fn circuit(&self) -> &Circuit {
+        &self.circuit
+    }
+
+    /// What the next events go on from.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers {
+            changes: self.seq,
+            drops: self.holding.as_ref().map_or(0, |all| all.seq()),
+        }
+    }
+
+    /// Whether its settings were given to it alone.
+    pub(crate) fn has_own_settings(&self) -> bool {
+        matches!(&self.role, Role::Member(member) if member.own_settings)
+    }
+
+    /// Whether it takes the settings that are given to a family which had these before.
+    pub(super) fn follows_family(&self, before: &BreakerConfig) -> bool {
+        !self.has_own_settings() || self.circuit.config() == before
     }
 
     /// Whether nobody listens to the breaker, and nothing of it is to come.
@@ -274,12 +321,21 @@ impl BreakerActor {
         self.timers.are_set() || self.holding.as_ref().is_some_and(|all| all.has_timer())
     }
 
-    /// Makes known to the members that the head is gone for good.
+    /// Makes known to the members that the head is gone for good. What waits in them goes back, for nobody
+    /// else would send it.
     pub(super) fn retire_members(&self) {
-        if let Role::Head(head) = &self.role
-            && let Some(keeper) = head.keeper.upgrade()
-        {
+        let Role::Head(head) = &self.role else {
+            return;
+        };
+        if let Some(keeper) = head.keeper.upgrade() {
             keeper.retire();
+        }
+        let read = head.mailboxes.iter();
+        for member in read.filter_map(|mailbox| mailbox.me.upgrade()) {
+            let holding = member.kept().and_then(|kept| lock(kept).holding.take());
+            if let Some(holding) = holding {
+                quietly(|| holding.end(member.gate(), Some(&head.listeners)));
+            }
         }
     }
 
@@ -289,7 +345,7 @@ impl BreakerActor {
             return;
         };
         head.life = head.life.wrapping_add(1);
-        let timed = std::mem::take(&mut head.timed);
+        head.unset.append(&mut head.timed);
         let keeper = Weak::clone(&head.keeper);
         ctx.spawn(Reading);
         ctx.run_interval(TIDY_EVERY, move |_, _| {
@@ -297,11 +353,24 @@ impl BreakerActor {
                 quietly(|| keeper.tidy());
             }
         });
-        for member in timed.iter().filter_map(WeakBreaker::upgrade) {
-            self.in_turn_of(&member, |actor| {
-                let ((), outbox) = actor.step(ctx, |_, _| ());
-                outbox.deliver();
-            });
+        while let Some(member) = self.last_unset() {
+            // If this panics, the next context begins with the same one.
+            if let Some(member) = member.upgrade() {
+                self.in_turn_of(&member, |actor| {
+                    let ((), outbox) = actor.step(ctx, Circuit::advance);
+                    outbox.deliver();
+                });
+            }
+            if let Role::Head(head) = &mut self.role {
+                head.unset.pop();
+            }
+        }
+    }
+
+    fn last_unset(&self) -> Option<WeakBreaker> {
+        match &self.role {
+            Role::Head(head) => head.unset.last().cloned(),
+            Role::Alone | Role::Member(_) => None,
         }
     }
 }
