@@ -51,8 +51,8 @@ const LONGEST_KEY: usize = 1_024;
 /// - The breaker's name is that of the family, a slash, and the key: `hosts/example.org`.
 /// - No timer marks the end of a break, so while open each rejection looks at the clock.
 /// - Under a rate policy each success is a message to the family's actor.
-/// - [`Snapshot::calls`](crate::circuit::Snapshot::calls) and `restarts` begin anew when a breaker was held
-///   by nobody.
+/// - [`Snapshot::calls`](crate::circuit::Snapshot::calls), `held_counts` and `restarts` begin anew when a
+///   breaker was held by nobody; the `seq` of its events when its key was forgotten, while epochs go on.
 ///
 /// # Examples
 ///
