@@ -233,9 +233,13 @@ impl Family {
             let mut present = shared.config.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *present, config.clone())
         };
-        // Who wakes from now on finds the new ones.
+        // Who wakes from now on finds the new ones. Those that are awake are held here, so that none of them
+        // goes to rest with the lifetime of before.
+        let awake = shared.table.awake();
+        let longer = config.margin().saturating_sub(before.margin());
+        shared.table.keep_longer(longer);
         let order = Reconfigure::of_family(config, before);
-        for member in shared.table.awake() {
+        for member in awake {
             member.addr().do_send(order.clone());
         }
         drop(giving);
