@@ -52,8 +52,11 @@ const LONGEST_KEY: usize = 1_024;
 /// - The breaker's name is that of the family, a slash, and the key: `hosts/example.org`.
 /// - No timer marks the end of a break, so while open each rejection looks at the clock.
 /// - Under a rate policy each success is a message to the family's actor.
-/// - [`Snapshot::calls`](crate::circuit::Snapshot::calls) and `restarts` begin anew when a breaker was held
-///   by nobody.
+/// - [`Snapshot::calls`](crate::circuit::Snapshot::calls), `held_counts` and `restarts` begin anew when a
+///   breaker was held by nobody; the `seq` of its events when its key was forgotten, while epochs go on.
+/// - Who listens to the family and to one of its keys hears of that key twice.
+/// - Under a clock that drives no timers, the end of a forced-closed order is told only if its key is looked
+///   at before it is forgotten.
 ///
 /// # Examples
 ///
@@ -234,9 +237,13 @@ impl Family {
             let mut present = shared.config.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *present, config.clone())
         };
-        // Who wakes from now on finds the new ones.
+        // Who wakes from now on finds the new ones. Those that are awake are held here, so that none of them
+        // goes to rest with the lifetime of before.
+        let awake = shared.table.awake();
+        let longer = config.margin().saturating_sub(before.margin());
+        shared.table.keep_longer(longer);
         let order = Reconfigure::of_family(config, before);
-        for member in shared.table.awake() {
+        for member in awake {
             member.addr().do_send(order.clone());
         }
         drop(giving);

@@ -136,6 +136,22 @@ fn settings_reach_keys_that_wake_and_rest_at_that_moment() {
     });
 }
 
+// R31, R35: what a record can matter for is derived from the settings in force.
+#[actix::test]
+async fn key_at_rest_is_kept_as_long_as_other_settings_ask() {
+    let (clock, family) = manual_family(count(1, SECOND));
+    bad(&family, "a").await;
+    settled(&family).await;
+    let hour = SECOND * 3_600;
+    let longer = count(1, SECOND).break_duration(hour);
+    family.reconfigure(longer.build().unwrap());
+    // The break of before, and twice the longest one.
+    clock.advance(BREAK + hour * 2);
+    assert_eq!(family.keys(), ["a"]);
+    clock.advance(SECOND * 60);
+    assert_eq!(family.keys(), [""; 0]);
+}
+
 // Messages on their way.
 
 // R31: a message that left before its handle is handled, whoever tidies up meanwhile.

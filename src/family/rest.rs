@@ -2,6 +2,7 @@
 //! When a member is put to rest, and where, is left to `family/table.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::actor::{BreakerActor, Numbers};
 use crate::breaker::Breaker;
@@ -144,6 +145,11 @@ impl Rest {
 
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.until <= now && self.until < Timestamp::MAX
+    }
+
+    /// Other settings may have it matter for longer; until it wakes, that is an upper bound.
+    pub(super) fn keep_longer(&mut self, longer: Duration) {
+        self.until = self.until + longer;
     }
 
     pub(super) fn epoch(&self) -> u64 {

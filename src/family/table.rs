@@ -410,6 +410,20 @@ impl Table {
         }
     }
 
+    /// Keeps those at rest for so much longer.
+    pub(super) fn keep_longer(&self, longer: Duration) {
+        if longer.is_zero() {
+            return;
+        }
+        for shard in &self.shards {
+            for slot in lock(shard).slots.values_mut() {
+                if let Slot::AtRest(rest) = slot {
+                    rest.keep_longer(longer);
+                }
+            }
+        }
+    }
+
     pub(super) fn keys(&self) -> Vec<String> {
         let mut keys = Vec::new();
         for shard in &self.shards {

@@ -10,10 +10,11 @@ use crate::report;
 
 impl Breakers {
     /// Returns what all breakers and families remember, to be written down for another process; see
-    /// [`restore`](Self::restore). Breakers whose actors are gone, and keys that are closed and empty, are
-    /// left out.
+    /// [`restore`](Self::restore). Breakers whose actors are gone, and keys that are closed, empty and held by
+    /// nobody, are left out.
     ///
-    /// The questions are sent now; the future collects the answers. Dropping it loses nothing.
+    /// The questions to named breakers are sent now, those to keys one after another when the future is
+    /// polled. Dropping it loses nothing.
     pub fn export(&self) -> impl Future<Output = Exported> + Send + 'static + use<> {
         let (breakers, families) = {
             let registry = self.registry();
