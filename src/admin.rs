@@ -7,6 +7,7 @@ mod events;
 mod find;
 mod history;
 mod order;
+mod page;
 mod query;
 mod read;
 mod unavailable;
@@ -62,6 +63,7 @@ type Authorizer = dyn Fn(&HttpRequest, &Command) -> Result<String, Denied> + Sen
 ///
 /// | route | parameters or fields | answer |
 /// | --- | --- | --- |
+/// | `GET /` | | a page for people; without the slash, a redirect to it |
 /// | `GET list` | `q`, `state`, `after`, `limit`, `transitions` | named breakers: `breakers`, `silent` (no answer in time), `total`, `matching`, `next` (for `after`), `states`, `read_only` |
 /// | `GET breaker` | `name`, `transitions` | one breaker: a [`Snapshot`](crate::message::Snapshot) with its `config`, and `transitions`, its last [`StateChanged`](crate::StateChanged) |
 /// | `GET families` | | `families`: `family`, `keys` (how many), `max_keys`, `unguarded`, `config` |
@@ -93,6 +95,8 @@ type Authorizer = dyn Fn(&HttpRequest, &Command) -> Result<String, Denied> + Sen
 ///   any value, and the content type `application/json`, which a page of another origin cannot send without
 ///   a permission that nothing here gives. An application that allows foreign origins by CORS must not do so
 ///   for this scope. Against DNS rebinding check the `Host` header, as for anything on a local address.
+/// - **The page** is one file that loads nothing from elsewhere, under a content security policy with a nonce of
+///   its own for each answer, and cannot be framed. Every name and reason is put in as text.
 /// - **Everything is bounded**: bodies ([`max_body`](Self::max_body)), listeners
 ///   ([`max_clients`](Self::max_clients); one that has read nothing for a minute loses its place to the
 ///   next), the events that wait for them (256, shared), the history ([`history`](Self::history); of 4,096
@@ -179,6 +183,8 @@ impl Admin {
         let look = |path| web::resource::<&str>(path);
         web::scope(path)
             .app_data(web::Data::new(self.clone()))
+            .service(look("").route(web::get().to(page::with_slash)))
+            .service(look("/").route(web::get().to(page::page)))
             .service(look("/list").route(web::get().to(read::list)))
             .service(look("/breaker").route(web::get().to(read::one)))
             .service(look("/families").route(web::get().to(read::families)))

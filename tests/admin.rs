@@ -680,6 +680,53 @@ async fn a_breaker_that_does_not_answer_is_a_503() {
     assert_eq!(get(&admin, "breaker?name=b").await.status, StatusCode::OK);
 }
 
+// The page.
+
+#[actix::test]
+async fn the_page_is_served_with_a_policy_that_lets_nothing_else_in() {
+    let admin = Admin::new(Breakers::start());
+    let page = get(&admin, "").await;
+    assert_eq!(page.status, StatusCode::OK);
+    let header = |answer: &Answer, name: &str| {
+        let value = answer.headers.get(name).unwrap();
+        value.to_str().unwrap().to_owned()
+    };
+    let policy = header(&page, "content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    let nonce = policy.split("script-src 'nonce-").nth(1).unwrap();
+    let nonce = nonce.split('\'').next().unwrap();
+    assert_eq!(nonce.len(), 32);
+    assert!(header(&page, "content-type").starts_with("text/html"));
+    assert_eq!(header(&page, "x-frame-options"), "DENY");
+    let html = page.body.as_str().unwrap();
+    assert!(html.contains(&format!("<script nonce=\"{nonce}\">")));
+    assert!(html.contains(&format!("<style nonce=\"{nonce}\">")));
+    assert!(!html.contains("{{"), "a place is left open");
+    let again = get(&admin, "").await;
+    assert_ne!(header(&again, "content-security-policy"), policy);
+
+    // Names and reasons are put in as text, and nothing is loaded from elsewhere.
+    for bad in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "src=",
+        "@import",
+        "url(",
+    ] {
+        assert!(!html.contains(bad), "{bad}");
+    }
+
+    // Its questions are relative to it.
+    let bare = call(&admin, TestRequest::get().uri("/breakers")).await;
+    assert_eq!(bare.status, StatusCode::PERMANENT_REDIRECT);
+    assert_eq!(header(&bare, "location"), "./breakers/");
+}
+
 // What an application's own handlers answer.
 
 #[actix::test]
