@@ -680,7 +680,7 @@ async fn a_breaker_that_does_not_answer_is_a_503() {
     assert_eq!(get(&admin, "breaker?name=b").await.status, StatusCode::OK);
 }
 
-// The page.
+// The page; how it behaves in a browser is in `page.rs`.
 
 #[actix::test]
 async fn the_page_is_served_with_a_policy_that_lets_nothing_else_in() {
