@@ -13,9 +13,10 @@ fi
 cargo test --locked --features admin --test page --no-run
 
 log=$(mktemp)
-chromedriver --port=0 >"$log" 2>&1 &
+# In a group of its own, so that browsers of a test that failed end with it.
+setsid chromedriver --port=0 >"$log" 2>&1 &
 driver=$!
-trap 'kill "$driver" 2>/dev/null || true; rm -f "$log"' EXIT
+trap 'kill -- "-$driver" 2>/dev/null || true; rm -f "$log"' EXIT
 
 port=
 for _ in $(seq 100); do
