@@ -7,6 +7,8 @@
 mod handlers;
 mod holding;
 mod members;
+#[cfg(feature = "admin")]
+mod noted;
 mod outbox;
 mod parcel;
 mod timers;

@@ -204,6 +204,12 @@ impl Family {
         keys
     }
 
+    /// Tells whether [`keys`](Self::keys) would name that key.
+    pub fn contains(&self, key: impl AsRef<str>) -> bool {
+        self.shared.tidy();
+        self.shared.table.contains(key.as_ref())
+    }
+
     /// Returns how many keys [`keys`](Self::keys) would name.
     pub fn len(&self) -> usize {
         self.shared.tidy();

@@ -74,9 +74,11 @@
 //! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
 //! | messages without a reply | [`Breaker::tell`], [`TellError`] |
 //!
-//! Features: none yet; the crate does all it does with its default ones.
+//! Features: `admin`, the breakers over HTTP (`Admin`) and rejections as answers of actix-web. None is on by default.
 
 mod actor;
+#[cfg(feature = "admin")]
+pub mod admin;
 mod breaker;
 mod caught;
 pub mod circuit;
@@ -97,6 +99,8 @@ mod report;
 mod supervisor;
 
 pub use actor::{BreakerActor, HeldCounts};
+#[cfg(feature = "admin")]
+pub use admin::Admin;
 pub use breaker::{
     AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, HeldAsk, IntoCall,
     Permit, Settled, Target, Tell,

@@ -319,6 +319,23 @@ impl fmt::Debug for SubscribeDrops {
 
 // Between the handles and the actor.
 
+/// An order that has no reason of its own, with who gave it and why.
+#[cfg(feature = "admin")]
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Noted {
+    pub(crate) order: NotedOrder,
+    pub(crate) note: Arc<str>,
+}
+
+#[cfg(feature = "admin")]
+#[derive(Debug)]
+pub(crate) enum NotedOrder {
+    Release,
+    Reset,
+    Reconfigure(BreakerConfig),
+}
+
 /// Puts a message into the actor's care.
 #[derive(Message)]
 #[rtype(result = "()")]

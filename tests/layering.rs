@@ -1,5 +1,5 @@
 //! Which module may name which, and what the pure layer may not name at all; read from the sources.
-//! The direction is the one of DESIGN.md: guide, then
+//! The direction is the one of DESIGN.md: guide and admin, then
 //! supervisor, then family, then health, then breaker, actor and message, then gate, event,
 //! error and store, then circuit, then config, policy, outcome, random and clock.
 //!
@@ -21,7 +21,7 @@ use std::path::Path;
 /// Every top-level module, from the one that may name all to those that stand alone. Modules of one layer
 /// may name each other in one direction; those of a layer marked `Free`, in both.
 const LAYERS: [(&[&str], Siblings); 9] = [
-    (&["guide"], Siblings::OneWay),
+    (&["guide", "admin"], Siblings::OneWay),
     (&["supervisor"], Siblings::OneWay),
     (&["family"], Siblings::OneWay),
     (&["health"], Siblings::OneWay),

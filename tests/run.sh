@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The optional features, each of which has to work alone.
-features=()
+features=(admin)
 # The examples that end by themselves.
 examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries)
 

@@ -424,6 +424,11 @@ impl Table {
         }
     }
 
+    /// Whether there is such a member, awake or at rest.
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.shard(Place::of(key)).slots.contains_key(key)
+    }
+
     pub(super) fn keys(&self) -> Vec<String> {
         let mut keys = Vec::new();
         for shard in &self.shards {
