@@ -224,7 +224,8 @@ impl Actor for BreakerActor {
             holding.forget_timer();
         }
         ctx.spawn(WhileReachable);
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // A timer may have come due while there was no context.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
         self.start_members(ctx);
     }
