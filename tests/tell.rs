@@ -277,6 +277,10 @@ async fn half_open_with_all_probes_in_use_hands_the_message_back() {
     quiet().await;
     assert_eq!(d.w.state(), CircuitState::HalfOpen);
     assert_eq!(rejected(d.tell(1).await), (Reason::ProbesInUse, 1));
+    // Handed back, it is not lost; with nobody to take it, it is, and that is told.
+    assert!(d.drops().await.is_empty());
+    drop(d.tell(2));
+    assert_eq!(d.drops().await, [DropReason::Rejected]);
     answer.send(Ok(1)).unwrap();
     assert_eq!(probe.await, Ok(Ok(1)));
     assert!(d.lines().await.is_empty());
