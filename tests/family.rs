@@ -464,6 +464,25 @@ async fn removed_family_guards_nothing() {
     assert!(epoch > opened, "{epoch}, {opened}");
 }
 
+// R29: the same where its arbiter has stopped; in real time.
+#[actix::test]
+async fn family_whose_arbiter_stopped_guards_nothing() {
+    let arbiter = Arbiter::new();
+    let breakers = Breakers::start_in_arbiter(&arbiter.handle());
+    let family = breakers.family("hosts", consecutive(1).build().unwrap());
+    let family = family.unwrap();
+    let held = family.breaker("a");
+    bad(&family, "a").await;
+    assert_eq!(held.snapshot().await.unwrap().state, CircuitState::Open);
+    let mut states = held.watch();
+    arbiter.stop();
+    let passes = states.wait_for(|state| *state == CircuitState::Closed);
+    let passes = tokio::time::timeout(20 * SECOND, passes).await;
+    drop(passes.expect("it guards nothing"));
+    bad(&family, "a").await;
+    good(&family, "a").await;
+}
+
 #[actix::test]
 async fn names_are_shared_with_breakers_and_settings_have_to_agree() {
     let breakers = Breakers::builder().max_breakers(2).start();
@@ -895,6 +914,26 @@ async fn half_a_step_of_a_key_is_ended_in_the_next_context() {
         assert!(!clock.set.load(Ordering::SeqCst));
         drop((drops, changes));
     }
+}
+
+// On a clock that no timer follows the breaker looks by itself, but only while something waits.
+#[actix::test]
+async fn key_in_which_nothing_waits_any_more_is_forgotten() {
+    let (clock, family) = manual_family(consecutive(1).hold(Hold::new(1, BREAK, SECOND)));
+    let (target, _) = target();
+    let guard = family.breaker("a").guard(target);
+    assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+    let held = guard.send_or_hold(Job::Good);
+    drop(guard);
+    settled(&family).await;
+    clock.advance(BREAK / 2);
+    pass(SECOND).await;
+    assert_eq!(family.keys(), ["a"]);
+    clock.advance(BREAK / 2);
+    assert_eq!(held.await, Err(AskError::HoldExpired(BREAK)));
+    family.breaker("a").reset().await.unwrap();
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
 }
 
 // What waits too long is told to those who listen to the family.

@@ -383,6 +383,22 @@ async fn a_failed_probe_ends_its_own_caller_only() {
     assert_eq!(p.seen(), [(1, 100), (2, 200), (3, 310), (4, 410)]);
 }
 
+// R16, R20: a time that a guard gives its calls goes with those that wait.
+#[actix::test]
+async fn a_call_timeout_of_the_guards_own_holds_for_what_waited() {
+    let p = post(steady()).await;
+    p.trip().await;
+    let guard = p.guard.clone().call_timeout(30 * SECOND);
+    let act = Act::Hang;
+    let long = guard.send_or_hold(Letter { id: 1, act });
+    let began = SystemClock::new();
+    let start = began.now();
+    assert_eq!(long.await, Err(AskError::Timeout(30 * SECOND)));
+    // The break, and the call: the lease of the probe is not over before.
+    assert!(began.now().since(start) >= BREAK + 30 * SECOND);
+    assert_eq!(p.w.snapshot().await.calls.lost_probes, 0);
+}
+
 // R7
 #[actix::test]
 async fn while_half_open_they_follow_as_far_as_probes_are_admitted() {

@@ -198,6 +198,7 @@ impl Drop for Turn<'_> {
             && has_more_to_do
             && !std::mem::replace(&mut timers.listed, true)
         {
+            // To look for those that are gone more often would only cost more.
             if head.timed.len() == head.timed.capacity() {
                 head.timed.retain(|member| member.upgrade().is_some());
             }
