@@ -967,6 +967,28 @@ async fn drops_are_told_to_the_family() {
     drop(listener);
 }
 
+// R32: somebody would miss a key whose changes are listened to.
+#[actix::test]
+async fn key_that_somebody_listens_to_is_kept() {
+    let family = family(consecutive(1));
+    let told = Told::default();
+    let recorder = Recorder(told.clone()).start();
+    let breaker = family.breaker("a");
+    breaker.subscribe(recorder.clone()).await.unwrap();
+    drop(breaker);
+    settled(&family).await;
+    assert_eq!(family.keys(), ["a"]);
+    bad(&family, "a").await;
+    family.breaker("a").reset().await.unwrap();
+    quiet().await;
+    let causes = [Cause::Present, Cause::Tripped, Cause::Reset];
+    assert_eq!(told.causes(), causes);
+    // With the listener goes what kept it.
+    drop(recorder);
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
+}
+
 // R32: somebody would miss a key whose drops are listened to.
 #[actix::test]
 async fn key_whose_drops_somebody_listens_to_is_kept() {
