@@ -16,6 +16,7 @@
 mod harness;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use actix_circuit_breaker::message::{ForceClosed, ForceOpen, GetSnapshot};
 use actix_circuit_breaker::{
     AskError, Breaker, BreakerConfig, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError,
     Cause, CircuitState, Clock, CreateError, DropReason, Family, HeldDropped, Hold, ManualClock,
-    Outcome, RampUp, Reason, SystemClock, Window,
+    Outcome, RampUp, Reason, SystemClock, TellError, Timestamp, Window,
 };
 use futures::StreamExt;
 use harness::*;
@@ -389,6 +390,52 @@ async fn restart_of_the_family_keeps_timers() {
     assert_eq!(*states.borrow_and_update(), CircuitState::Closed);
 }
 
+/// The machine's clock, which panics when it is read for the so-manieth time, and again some reads later.
+#[derive(Debug, Clone)]
+struct Fuses {
+    clock: SystemClock,
+    reads: Arc<AtomicI64>,
+    again: i64,
+}
+
+impl Clock for Fuses {
+    fn now(&self) -> Timestamp {
+        let left = self.reads.fetch_sub(1, Ordering::SeqCst);
+        assert!(left != 1 && left != 1 - self.again, "trap in the clock");
+        self.clock.now()
+    }
+}
+
+// R29: also where the new context panics while it sets them, over whichever key.
+#[actix::test]
+async fn panics_in_a_row_leave_every_key_its_timers() {
+    for again in 1..8 {
+        pause();
+        let fuses = Fuses {
+            clock: SystemClock::new(),
+            reads: Arc::new(AtomicI64::new(i64::MAX)),
+            again,
+        };
+        let builder = Breakers::builder().clock(Arc::new(fuses.clone()));
+        let family = family_of(builder, consecutive(2));
+        let all: Vec<_> = ["a", "b", "c"].map(|key| family.breaker(key)).into();
+        for breaker in &all {
+            let order = ForceClosed::new("drill").ttl(10 * SECOND);
+            breaker.force_closed(order).await.unwrap().unwrap();
+        }
+        let lost = all[0].snapshot();
+        fuses.reads.store(1, Ordering::SeqCst);
+        lost.await.unwrap_err();
+        pass(9 * SECOND).await;
+        let mut watches: Vec<_> = all.iter().map(Breaker::watch).collect();
+        for watch in &mut watches {
+            let ended = watch.wait_for(|state| *state == CircuitState::Closed);
+            let ended = tokio::time::timeout(10 * SECOND, ended).await;
+            ended.expect("the order ends").unwrap();
+        }
+    }
+}
+
 // R29: a family whose actor is gone for good guards nothing and blocks nothing.
 #[actix::test]
 async fn removed_family_guards_nothing() {
@@ -415,6 +462,25 @@ async fn removed_family_guards_nothing() {
     good(&anew, "a").await;
     let epoch = anew.breaker("a").snapshot().await.unwrap().epoch;
     assert!(epoch > opened, "{epoch}, {opened}");
+}
+
+// R29: the same where its arbiter has stopped; in real time.
+#[actix::test]
+async fn family_whose_arbiter_stopped_guards_nothing() {
+    let arbiter = Arbiter::new();
+    let breakers = Breakers::start_in_arbiter(&arbiter.handle());
+    let family = breakers.family("hosts", consecutive(1).build().unwrap());
+    let family = family.unwrap();
+    let held = family.breaker("a");
+    bad(&family, "a").await;
+    assert_eq!(held.snapshot().await.unwrap().state, CircuitState::Open);
+    let mut states = held.watch();
+    arbiter.stop();
+    let passes = states.wait_for(|state| *state == CircuitState::Closed);
+    let passes = tokio::time::timeout(20 * SECOND, passes).await;
+    drop(passes.expect("it guards nothing"));
+    bad(&family, "a").await;
+    good(&family, "a").await;
 }
 
 #[actix::test]
@@ -745,6 +811,131 @@ async fn messages_wait_by_key() {
     assert!(family.is_empty(), "{:?}", family.keys());
 }
 
+// R29: a message over which the family's actor panics is the only thing that its key has to do; the restart
+// looks at it by itself.
+#[actix::test]
+async fn message_of_a_key_that_has_nothing_else_to_do_survives_a_restart() {
+    pause();
+    let trap = Trap::default();
+    let hold = Hold::new(10, BREAK, SECOND);
+    let builder = Breakers::builder().clock(Arc::new(trap.clone()));
+    let family = family_of(builder, consecutive(1).hold(hold));
+    let (target, seen) = target();
+    let breaker = family.breaker("a");
+    let force = breaker.force_open(ForceOpen::new("for ever"));
+    force.await.unwrap().unwrap();
+    trap.set();
+    let held = breaker.tell_or_hold(&target, Job::Good);
+    drop(breaker);
+    quiet().await;
+    assert!(!trap.is_set());
+    let given_back = tokio::time::timeout(2 * BREAK, held).await;
+    let given_back = given_back.expect("it is looked at").unwrap_err();
+    assert!(
+        matches!(given_back, TellError::HoldExpired { ttl: BREAK, .. }),
+        "{given_back}"
+    );
+    assert_eq!(seen.get(), 0);
+}
+
+/// The machine's clock, which panics once when it is asked whether it drives timers: in the middle of a step.
+#[derive(Debug, Clone, Default)]
+struct Halfway {
+    clock: SystemClock,
+    set: Arc<AtomicBool>,
+}
+
+impl Clock for Halfway {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn drives_timers(&self) -> bool {
+        assert!(!self.set.swap(false, Ordering::SeqCst), "trap in the clock");
+        self.clock.drives_timers()
+    }
+}
+
+// R29: what a step has done and not told or set a timer for yet when it panics is not left until the key is
+// used again.
+#[actix::test]
+async fn half_a_step_of_a_key_is_ended_in_the_next_context() {
+    for half in 0..4 {
+        pause();
+        let clock = Halfway::default();
+        let hold = Hold::new(1, BREAK / 2, SECOND);
+        let builder = Breakers::builder().clock(Arc::new(clock.clone()));
+        let family = family_of(builder, consecutive(1).hold(hold));
+        let told = (Drops::default(), Told::default());
+        let (drops, changes) = (told.0.clone().start(), Recorder(told.1.clone()).start());
+        family.subscribe_drops(drops.clone());
+        family.subscribe(changes.clone());
+        let (target, seen) = target();
+        let breaker = family.breaker("a");
+        bad(&family, "a").await;
+        breaker.snapshot().await.unwrap();
+        let trap = || clock.set.store(true, Ordering::SeqCst);
+        let soon = 2 * BREAK;
+        match half {
+            // It waits.
+            0 => {
+                trap();
+                let held = tokio::time::timeout(soon, breaker.tell_or_hold(&target, Job::Good));
+                drop(held.await.expect("it is looked at").unwrap_err());
+                assert_eq!(seen.get(), 0);
+            }
+            // It is sent as the probe.
+            1 => {
+                pass(BREAK).await;
+                trap();
+                let sent = tokio::time::timeout(soon, breaker.tell(&target, Job::Good));
+                assert!(sent.await.expect("it is told").is_ok());
+            }
+            // It finds no room.
+            2 => {
+                let first = breaker.tell_or_hold(&target, Job::Good);
+                breaker.snapshot().await.unwrap();
+                trap();
+                drop(breaker.tell_or_hold(&target, Job::Good));
+                quiet().await;
+                pass(SECOND).await;
+                let told = told.0.0.lock().unwrap().clone();
+                assert_eq!(told, [("hosts/a".to_owned(), DropReason::Full)]);
+                drop(first);
+            }
+            // The order is lost; that it was taken is told.
+            _ => {
+                trap();
+                drop(breaker.force_open(ForceOpen::new("for ever")).await);
+                pass(SECOND).await;
+                assert_eq!(told.1.last().cause, Cause::Forced);
+            }
+        }
+        assert!(!clock.set.load(Ordering::SeqCst));
+        drop((drops, changes));
+    }
+}
+
+// On a clock that no timer follows the breaker looks by itself, but only while something waits.
+#[actix::test]
+async fn key_in_which_nothing_waits_any_more_is_forgotten() {
+    let (clock, family) = manual_family(consecutive(1).hold(Hold::new(1, BREAK, SECOND)));
+    let (target, _) = target();
+    let guard = family.breaker("a").guard(target);
+    assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+    let held = guard.send_or_hold(Job::Good);
+    drop(guard);
+    settled(&family).await;
+    clock.advance(BREAK / 2);
+    pass(SECOND).await;
+    assert_eq!(family.keys(), ["a"]);
+    clock.advance(BREAK / 2);
+    assert_eq!(held.await, Err(AskError::HoldExpired(BREAK)));
+    family.breaker("a").reset().await.unwrap();
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
+}
+
 // What waits too long is told to those who listen to the family.
 #[actix::test]
 async fn drops_are_told_to_the_family() {
@@ -774,6 +965,57 @@ async fn drops_are_told_to_the_family() {
         ]
     );
     drop(listener);
+}
+
+// R32: somebody would miss a key whose changes are listened to.
+#[actix::test]
+async fn key_that_somebody_listens_to_is_kept() {
+    let family = family(consecutive(1));
+    let told = Told::default();
+    let recorder = Recorder(told.clone()).start();
+    let breaker = family.breaker("a");
+    breaker.subscribe(recorder.clone()).await.unwrap();
+    drop(breaker);
+    settled(&family).await;
+    assert_eq!(family.keys(), ["a"]);
+    bad(&family, "a").await;
+    family.breaker("a").reset().await.unwrap();
+    quiet().await;
+    let causes = [Cause::Present, Cause::Tripped, Cause::Reset];
+    assert_eq!(told.causes(), causes);
+    // With the listener goes what kept it.
+    drop(recorder);
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
+}
+
+// R32: somebody would miss a key whose drops are listened to.
+#[actix::test]
+async fn key_whose_drops_somebody_listens_to_is_kept() {
+    let family = family(consecutive(1).hold(Hold::new(1, SECOND, SECOND)));
+    let told = Drops::default();
+    let listener = told.clone().start();
+    let breaker = family.breaker("a");
+    let subscribed = breaker.subscribe_drops(listener.clone());
+    subscribed.await.unwrap();
+    drop(breaker);
+    settled(&family).await;
+    assert_eq!(family.keys(), ["a"]);
+    let (target, _) = target();
+    let guard = family.breaker("a").guard(target);
+    assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+    let expired = guard.send_or_hold(Job::Good);
+    assert_eq!(expired.await, Err(AskError::HoldExpired(SECOND)));
+    quiet().await;
+    assert_eq!(
+        *told.0.lock().unwrap(),
+        [("hosts/a".to_owned(), DropReason::Expired)]
+    );
+    guard.breaker().reset().await.unwrap();
+    // With the listener goes what kept it.
+    drop((guard, listener));
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
 }
 
 #[derive(Clone, Default)]

@@ -383,6 +383,22 @@ async fn a_failed_probe_ends_its_own_caller_only() {
     assert_eq!(p.seen(), [(1, 100), (2, 200), (3, 310), (4, 410)]);
 }
 
+// R16, R20: a time that a guard gives its calls goes with those that wait.
+#[actix::test]
+async fn a_call_timeout_of_the_guards_own_holds_for_what_waited() {
+    let p = post(steady()).await;
+    p.trip().await;
+    let guard = p.guard.clone().call_timeout(30 * SECOND);
+    let act = Act::Hang;
+    let long = guard.send_or_hold(Letter { id: 1, act });
+    let began = SystemClock::new();
+    let start = began.now();
+    assert_eq!(long.await, Err(AskError::Timeout(30 * SECOND)));
+    // The break, and the call: the lease of the probe is not over before.
+    assert!(began.now().since(start) >= BREAK + 30 * SECOND);
+    assert_eq!(p.w.snapshot().await.calls.lost_probes, 0);
+}
+
 // R7
 #[actix::test]
 async fn while_half_open_they_follow_as_far_as_probes_are_admitted() {
@@ -679,6 +695,19 @@ async fn a_caller_that_goes_away_before_the_breaker_looks_sends_nothing() {
     assert_eq!(p.drops(), [DropReason::CallerGone]);
     // Nobody was a probe either.
     assert!(p.w.snapshot().await.probe_due);
+}
+
+// R8: nor does it where the breaker would have let it through as the probe.
+#[actix::test]
+async fn a_caller_that_goes_away_at_the_end_of_the_break_is_not_the_probe() {
+    let p = post(steady()).await;
+    p.trip().await;
+    pass(BREAK).await;
+    drop(p.hold(1));
+    assert_eq!(p.counts().await, (0, 1, 0, 1, 0));
+    assert_eq!(p.ids(), []);
+    assert!(p.w.snapshot().await.probe_due);
+    assert_eq!(p.drops(), [DropReason::CallerGone]);
 }
 
 // R10: what was sent runs on.
@@ -1056,6 +1085,62 @@ async fn a_message_that_is_dropped_may_take_another_along() {
     quiet().await;
     assert_eq!(p.counts().await, (0, 2, 0, 2, 0));
     assert_eq!(p.drops(), [DropReason::CallerGone; 2]);
+}
+
+/// Holds the future of another message, which is put in later.
+#[derive(Clone, Default, Message)]
+#[rtype(result = "Answer")]
+struct Envelope(Arc<Mutex<Option<HeldAsk<Letter>>>>);
+
+impl Handler<Envelope> for Clerk {
+    type Result = Answer;
+
+    fn handle(&mut self, _: Envelope, _: &mut Context<Self>) -> Answer {
+        Ok(0)
+    }
+}
+
+// The same, where the caller of one goes away in the very step in which both are due.
+#[actix::test]
+async fn a_caller_that_goes_away_in_the_step_that_looks_at_its_message_is_seen() {
+    for at_release in [false, true] {
+        let p = post(Hold::new(
+            10,
+            if at_release { TTL } else { BREAK / 2 },
+            SECOND,
+        ))
+        .await;
+        p.trip().await;
+        let clock = SystemClock::new();
+        let clerk = Clerk {
+            start: clock.now(),
+            clock,
+            seen: Arc::default(),
+        };
+        let guard = p.w.breaker.guard(clerk.start());
+        let envelope = Envelope::default();
+        if at_release {
+            // Its own caller goes away too, and with it goes the message.
+            let first = guard.send_or_hold(envelope.clone());
+            *envelope.0.lock().unwrap() = Some(p.hold(1));
+            drop(envelope);
+            let last = p.hold(2);
+            quiet().await;
+            drop(first);
+            assert_eq!(last.await, Ok(Ok(2)));
+            assert_eq!(p.ids(), [2]);
+            assert_eq!(p.counts().await, (0, 3, 1, 2, 0));
+            assert_eq!(p.drops(), [DropReason::CallerGone; 2]);
+        } else {
+            let first = guard.send_or_hold(envelope.clone());
+            *envelope.0.lock().unwrap() = Some(p.hold(1));
+            drop(envelope);
+            assert_eq!(first.await, Err(AskError::HoldExpired(BREAK / 2)));
+            quiet().await;
+            assert_eq!(p.counts().await, (0, 2, 0, 2, 0));
+            assert_eq!(p.drops(), [DropReason::Expired, DropReason::CallerGone]);
+        }
+    }
 }
 
 #[actix::test]

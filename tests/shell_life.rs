@@ -166,6 +166,22 @@ async fn restart_sets_the_timer_of_an_order_again() {
     assert_eq!(w.state(), CircuitState::Open);
 }
 
+// R23, R28, R29: its time is over while the actor is away. Nobody has to come for its end to be told.
+#[actix::test]
+async fn restart_ends_an_order_that_came_due_meanwhile() {
+    pause();
+    let (trap, w) = trapped(consecutive(1));
+    let order = ForceOpen::new("x").ttl(SECOND);
+    w.breaker.force_open(order).await.unwrap().unwrap();
+    let mut stream = w.breaker.transitions();
+    assert_eq!(stream.next().await.unwrap().unwrap().cause, Cause::Present);
+    pass(SECOND - AWAY / 2).await;
+    panic_once(&trap, &w).await;
+    let told = tokio::time::timeout(SECOND, stream.next()).await;
+    let told = told.expect("it ends by itself").unwrap().unwrap();
+    assert_eq!((told.cause, told.to), (Cause::Expired, CircuitState::Open));
+}
+
 // R29: of many messages in the mailbox, the one being handled is lost.
 #[actix::test]
 async fn restart_loses_the_message_being_handled_alone() {

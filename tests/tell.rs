@@ -277,6 +277,10 @@ async fn half_open_with_all_probes_in_use_hands_the_message_back() {
     quiet().await;
     assert_eq!(d.w.state(), CircuitState::HalfOpen);
     assert_eq!(rejected(d.tell(1).await), (Reason::ProbesInUse, 1));
+    // Handed back, it is not lost; with nobody to take it, it is, and that is told.
+    assert!(d.drops().await.is_empty());
+    drop(d.tell(2));
+    assert_eq!(d.drops().await, [DropReason::Rejected]);
     answer.send(Ok(1)).unwrap();
     assert_eq!(probe.await, Ok(Ok(1)));
     assert!(d.lines().await.is_empty());
@@ -316,6 +320,49 @@ async fn one_that_waits_is_the_probe_and_its_delivery_closes() {
     let told = d.tell_or_hold(1);
     told.await.unwrap();
     assert_eq!(d.w.state(), CircuitState::Closed);
+}
+
+// R7, R9: a policy is for those who ask for it.
+#[actix::test]
+async fn with_a_policy_a_plain_message_does_not_wait() {
+    let d = desk(holding()).await;
+    d.w.trip().await;
+    pass(BREAK).await;
+    let (answer, job) = latch();
+    let probe = d.w.breaker.ask(&d.w.target, job);
+    quiet().await;
+    assert_eq!(rejected(d.tell(1).await), (Reason::ProbesInUse, 1));
+    assert_eq!(d.w.snapshot().await.held, 0);
+    answer.send(Ok(1)).unwrap();
+    assert_eq!(probe.await, Ok(Ok(1)));
+}
+
+// Steps grow over what is delivered, and start again after what is not.
+#[actix::test]
+async fn growing_steps_start_again_at_a_closed_mailbox_alone() {
+    let hold = Hold::new(20, 60 * SECOND, SECOND).growing();
+    let d = desk(consecutive(100).hold(hold)).await;
+    let order = ForceOpen::new("x");
+    d.w.breaker.force_open(order).await.unwrap().unwrap();
+    let stopped = Log {
+        lines: Arc::default(),
+    };
+    let stopped = stopped.start();
+    stopped.send(Order::Stop).await.unwrap();
+    let mut all: Vec<_> = (1..=4).map(|line| d.tell_or_hold(line)).collect();
+    all.push(d.w.breaker.tell_or_hold(&stopped, Line(0)));
+    all.extend((5..=9).map(|line| d.tell_or_hold(line)));
+    quiet().await;
+    d.w.breaker.release().await.unwrap();
+    // Steps of 1, 2 and 4, with the one that fails, then of 1 and 2.
+    for (second, seen) in [(1, 1), (2, 3), (3, 6), (4, 7), (5, 9)] {
+        pass(SECOND).await;
+        assert_eq!(d.lines().await.len(), seen, "after {second} s");
+    }
+    let told = join_all(all).await;
+    let lost: Vec<_> = told.iter().map(Result::is_err).collect();
+    assert_eq!(lost.iter().filter(|lost| **lost).count(), 1);
+    assert!(matches!(told[4], Err(TellError::Closed(Line(0)))));
 }
 
 #[actix::test]

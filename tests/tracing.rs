@@ -316,6 +316,15 @@ async fn messages_that_wait_and_are_not_sent_are_told() {
         &capture.take(),
         &["WARN", "breaker=\"b\"", "why=expired", "held_for=1s"],
     );
+    // Once more, since there was room meanwhile.
+    let held = guard.send_or_hold(Job::Good);
+    for _ in 0..5 {
+        assert!(guard.send_or_hold(Job::Good).await.is_err());
+    }
+    let lines = capture.take();
+    let full = lines.iter().filter(|line| line.contains("why=full"));
+    assert_eq!(full.count(), 1, "{lines:#?}");
+    drop(held);
 }
 
 #[actix::test]

@@ -81,20 +81,22 @@ impl Holding {
         self.counts
     }
 
-    pub(super) fn has_timer(&self) -> bool {
-        self.timer.is_some()
-    }
-
-    /// Whether nothing waits or is to be told, and nobody listens.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        let subscribers = self.subscribers.as_ref().map_or(0, |all| {
-            all.lock().unwrap_or_else(PoisonError::into_inner).living()
-        });
-        subscribers == 0
+    /// Whether something waits, is to be looked at or to be told.
+    pub(super) fn has_more_to_do(&self) -> bool {
+        let all_done = self.timer.is_none()
             && self.queue.is_empty()
             && self.arrivals.is_empty()
             && self.answers.is_empty()
-            && self.drops.is_empty()
+            && self.drops.is_empty();
+        !all_done
+    }
+
+    /// Whether somebody listens to what is dropped.
+    pub(super) fn is_listened_to(&self) -> bool {
+        self.subscribers.as_ref().is_some_and(|all| {
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.living() > 0
+        })
     }
 
     /// Handles belong to one life of the actor.

@@ -4,6 +4,7 @@
 //! A member is what the actor of a named breaker is, but for a context of its own. Each has a mailbox; the
 //! head of the family reads them all, and for each message lets the member take its place.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{self, Poll};
@@ -50,10 +51,8 @@ pub(super) struct Head {
     mailboxes: SelectAll<MemberMailbox>,
     /// Counts the contexts, whose timers mean nothing in the next one.
     life: u32,
-    /// Members that had timers when their turn ended.
-    timed: Vec<WeakBreaker>,
-    /// Of those of the last context, the ones whose timers are still to be set again.
-    unset: Vec<WeakBreaker>,
+    /// Members that had timers, or something left to do, when their turn ended.
+    timed: VecDeque<WeakBreaker>,
 }
 
 pub(super) struct Membership {
@@ -211,16 +210,17 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut kept = lock(self.member);
         std::mem::swap(self.head, &mut *kept);
-        let has_timers = kept.has_timers();
+        let has_more_to_do = kept.has_more_to_do();
         let BreakerActor { role, timers, .. } = &mut *kept;
         if let (Role::Head(head), Role::Member(member)) = (&mut self.head.role, role)
-            && has_timers
+            && has_more_to_do
             && !std::mem::replace(&mut timers.listed, true)
         {
+            // To look for those that are gone more often would only cost more.
             if head.timed.len() == head.timed.capacity() {
                 head.timed.retain(|member| member.upgrade().is_some());
             }
-            head.timed.push(member.me.clone());
+            head.timed.push_back(member.me.clone());
         }
     }
 }
@@ -242,8 +242,7 @@ impl BreakerActor {
             listeners,
             mailboxes: SelectAll::new(),
             life: 0,
-            timed: Vec::new(),
-            unset: Vec::new(),
+            timed: VecDeque::new(),
         };
         Self::in_role(Role::Head(Box::new(head)), circuit, gate, 0)
     }
@@ -292,13 +291,16 @@ impl BreakerActor {
     }
 
     /// Whether nobody listens to the breaker, and nothing of it is to come.
-    pub(crate) fn is_quiet(&mut self) -> bool {
-        let subscribers = self
+    pub(crate) fn is_quiet(&self) -> bool {
+        let hears_changes = self
             .subscribers
             .as_ref()
-            .map_or(0, |all| lock(all).living());
-        let holds_nothing = self.holding.as_mut().is_none_or(|all| all.is_quiet());
-        subscribers == 0 && holds_nothing && !self.has_timers() && !self.circuit.has_news()
+            .is_some_and(|all| lock(all).living() > 0);
+        let hears_drops = self
+            .holding
+            .as_ref()
+            .is_some_and(|all| all.is_listened_to());
+        !hears_changes && !hears_drops && !self.has_more_to_do()
     }
 
     /// Lets a member take the head's place.
@@ -317,8 +319,15 @@ impl BreakerActor {
         }
     }
 
-    fn has_timers(&self) -> bool {
-        self.timers.are_set() || self.holding.as_ref().is_some_and(|all| all.has_timer())
+    /// Whether a step of it is to come by itself: by a timer or, where a step ended in a panic, in the next
+    /// context.
+    fn has_more_to_do(&self) -> bool {
+        self.timers.are_set()
+            || self.circuit.has_news()
+            || self
+                .holding
+                .as_ref()
+                .is_some_and(|all| all.has_more_to_do())
     }
 
     /// Makes known to the members that the head is gone for good. What waits in them goes back, for nobody
@@ -339,13 +348,14 @@ impl BreakerActor {
         }
     }
 
-    /// In a new context: reads the members' mailboxes again, and sets their timers.
+    /// In a new context: reads the members' mailboxes again, sets their timers, and goes on with what a panic
+    /// left undone.
     pub(super) fn start_members(&mut self, ctx: &mut Context<Self>) {
         let Role::Head(head) = &mut self.role else {
             return;
         };
         head.life = head.life.wrapping_add(1);
-        head.unset.append(&mut head.timed);
+        let timed = head.timed.len();
         let keeper = Weak::clone(&head.keeper);
         ctx.spawn(Reading);
         ctx.run_interval(TIDY_EVERY, move |_, _| {
@@ -353,24 +363,32 @@ impl BreakerActor {
                 quietly(|| keeper.tidy());
             }
         });
-        while let Some(member) = self.last_unset() {
-            // If this panics, the next context begins with the same one.
-            if let Some(member) = member.upgrade() {
-                self.in_turn_of(&member, |actor| {
-                    let ((), outbox) = actor.step(ctx, Circuit::advance);
-                    outbox.deliver();
-                });
-            }
+        for _ in 0..timed {
+            let Some(member) = self.first_timed() else {
+                break;
+            };
+            self.in_turn_of(&member, |actor| {
+                let ((), outbox) = actor.step(ctx, Circuit::advance);
+                outbox.deliver();
+            });
+            // Only now: over whom a panic comes, and who is behind it, is listed in the next context too.
             if let Role::Head(head) = &mut self.role {
-                head.unset.pop();
+                head.timed.pop_front();
             }
         }
     }
 
-    fn last_unset(&self) -> Option<WeakBreaker> {
-        match &self.role {
-            Role::Head(head) => head.unset.last().cloned(),
-            Role::Alone | Role::Member(_) => None,
+    /// The first of the listed members that still is.
+    fn first_timed(&mut self) -> Option<Breaker> {
+        let Role::Head(head) = &mut self.role else {
+            return None;
+        };
+        loop {
+            let first = head.timed.front()?.upgrade();
+            if first.is_some() {
+                return first;
+            }
+            head.timed.pop_front();
         }
     }
 }

@@ -197,7 +197,8 @@ where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    // It is of no concern to a message without a reply whether its caller is still there.
+    // It is of no concern to a message without a reply whether its caller is still there. A seat that no
+    // caller knows of would do the same.
     fn seat(&self) -> Option<&Seat> {
         None
     }
@@ -206,6 +207,7 @@ where
         self.may_wait
     }
 
+    // Whatever it is: it is settled in the step that sends it, long before its lease could end.
     fn call_timeout(&self) -> Option<Duration> {
         None
     }

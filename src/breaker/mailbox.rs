@@ -129,7 +129,7 @@ impl Breaker {
         // What was done by those who held it is seen by what is asked now.
         fence(Ordering::Acquire);
         let kept = self.kept().and_then(|kept| kept.try_lock().ok());
-        !is_held && self.gate().is_quiet() && kept.is_some_and(|mut kept| kept.is_quiet())
+        !is_held && self.gate().is_quiet() && kept.is_some_and(|kept| kept.is_quiet())
     }
 
     /// What the head of the family keeps of this member.

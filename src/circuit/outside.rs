@@ -129,3 +129,41 @@ impl Circuit {
         self.calls.late = self.calls.late.saturating_add(late);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::policy::TripPolicy;
+    use crate::random::ThreadRandom;
+
+    // R13: a slot that a lost probe still holds is not taken for that of a probe admitted later.
+    #[test]
+    fn what_goes_on_with_a_record_gives_no_slot_twice() {
+        let trip = TripPolicy::ConsecutiveFailures {
+            failures: 1,
+            within: None,
+        };
+        let config = BreakerConfig::builder()
+            .trip(trip)
+            .break_duration(Duration::from_secs(10))
+            .max_probes(2);
+        let config = config.build().unwrap();
+        let due = Timestamp::ZERO + Duration::from_secs(10);
+        let mut circuit = Circuit::new(config.clone(), Timestamp::ZERO);
+        let permit = circuit.try_acquire(Timestamp::ZERO).unwrap();
+        circuit.settle(permit, Outcome::Failure, Timestamp::ZERO);
+        let lost = circuit.try_acquire(due).unwrap();
+        assert!(lost.is_probe());
+        let slot = circuit.next_slot();
+        assert_eq!(slot, 1);
+        let record = circuit.record().clone();
+        let mut circuit = Circuit::resumed(config, Arc::new(ThreadRandom), record, slot);
+        let probe = circuit.try_acquire(due).unwrap();
+        assert_eq!(circuit.next_slot(), 2);
+        circuit.settle(probe, Outcome::Ignored, due);
+        assert_eq!(circuit.snapshot(due).probes_in_flight, 1);
+    }
+}

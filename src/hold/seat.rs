@@ -68,6 +68,15 @@ mod tests {
         let late = Seat::default();
         assert!(late.take(7));
         late.leave();
+        assert!(!late.is_abandoned());
         assert_eq!(late.abandon(), None);
+    }
+
+    #[test]
+    fn the_first_place_is_one_like_any_other() {
+        let seat = Seat::default();
+        assert!(seat.take(Seat::FIRST));
+        assert!(!seat.take(7));
+        assert_eq!(seat.abandon(), Some(Seat::FIRST));
     }
 }

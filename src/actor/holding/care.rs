@@ -61,11 +61,11 @@ impl BreakerActor {
             // One that is set stays: its instant says nothing.
             (holding.waiting() > 0).then_some((Timestamp::ZERO, LOOK_EVERY))
         };
-        match (next, &holding.timer) {
-            (None, None) => return,
-            // One that goes off too early does no harm, and is not set again at each step.
-            (Some((at, _)), Some((set, _))) if *set <= at => return,
-            _ => {}
+        // One that goes off too early does no harm: to set it again at each step would only cost more.
+        if let (Some((at, _)), Some((set, _))) = (next, &holding.timer)
+            && *set <= at
+        {
+            return;
         }
         if let Some((_, outdated)) = holding.timer.take() {
             ctx.cancel_future(outdated);
