@@ -90,7 +90,7 @@ impl RampUp {
 /// | `ramp_up` | none | `duration` 1 µs up to 2^53 - 1 µs, `initial_share` above 0 and at most 1 |
 ///
 /// Durations are cut to whole microseconds. In text they carry a unit (`"30s"`, `"1m 30s"`,
-/// `"250ms"`); a bare number is refused. Unknown fields are refused.
+/// `"250ms"`); a bare number is refused. A minute is `m`, a month `M`. Unknown fields are refused.
 ///
 /// Two are equal when they act alike, so a derived `probe_timeout` equals the same one set by hand.
 ///

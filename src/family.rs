@@ -233,7 +233,7 @@ impl Family {
     }
 
     /// Gives all keys other settings, without losing their state (R35). Those that were given settings of
-    /// their own, by [`Breaker::reconfigure`], keep them.
+    /// their own, by [`Breaker::reconfigure`], keep them, and are never forgotten.
     pub fn reconfigure(&self, config: BreakerConfig) {
         let shared = &self.shared;
         let giving = shared.reconfiguring.lock();

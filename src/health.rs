@@ -22,7 +22,8 @@ use crate::message::Inspect;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HealthStatus {
-    /// Every breaker lets all calls pass, and every actor answered.
+    /// Every breaker is closed or forced closed, and every actor answered. A closed one may be ramping up; see
+    /// [`ramp_share`](crate::circuit::Snapshot::ramp_share).
     Up,
     /// No named breaker rejects all calls, but not all is well: one is half-open, or open with its break
     /// over, so that the next call is a probe; an actor is silent or gone; a key of a family is not closed.

@@ -150,6 +150,9 @@ where
     /// begins when it is sent. While half-open they follow as far as the breaker admits probes, and a trip
     /// stops them. An ask that was released and failed is not held again.
     ///
+    /// As with [`send`](Self::send), the message is in the breaker's care or on its way now, not when the future
+    /// is polled.
+    ///
     /// Each message waits for [`held_ttl`](crate::Hold::held_ttl) at most, counted from when it was first held,
     /// whatever becomes of the breaker meanwhile; also while forced open, and while closed if its turn does not
     /// come before. Other asks do not wait and may overtake those who do, but for the probe at the end of a

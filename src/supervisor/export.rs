@@ -47,7 +47,10 @@ impl Breakers {
     /// before you create. Returns how many records wait for that.
     ///
     /// The rest of a break, the number of failed rounds, failures and an operator's order survive; leases
-    /// of probes do not (R29). A record that is corrupt, or of a breaker with other settings, is refused,
+    /// of probes and messages that wait do not (R29). Settings that were given by `reconfigure` have to be those
+    /// that `create` gets; a key of a family with settings of its own starts closed.
+    ///
+    /// A record that is corrupt, or of a breaker with other settings, is refused,
     /// and the breaker starts closed; so is the whole if it is of another version. The log warns of each,
     /// and [`refused_records`](Self::refused_records) lists them.
     ///
