@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, AsyncContext, Context, Supervised};
 
-use crate::circuit::{Circuit, CircuitState, Permit};
+use crate::circuit::{Circuit, CircuitState, Permit, Settlement};
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, Subscribers};
-use crate::gate::{Flags, Gate, Notice, Taken};
+use crate::gate::{Account, End, Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 use members::Role;
 pub(crate) use members::{Keeper, MemberMailbox};
@@ -39,6 +39,7 @@ pub struct BreakerActor {
     subscribers: Option<Arc<Mutex<Subscribers>>>,
     seq: u64,
     timers: Timers,
+    account: Account,
     /// What it has to do with a family of breakers.
     role: Role,
 }
@@ -55,6 +56,7 @@ impl BreakerActor {
             subscribers: None,
             seq,
             timers: Timers::default(),
+            account: Account::default(),
             role,
         }
     }
@@ -70,11 +72,20 @@ impl BreakerActor {
         ctx: &mut Context<Self>,
         decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
     ) -> (R, Outbox) {
+        self.step_by(ctx, |actor, now| decide(&mut actor.circuit, now))
+    }
+
+    fn step_by<R>(
+        &mut self,
+        ctx: &mut Context<Self>,
+        decide: impl FnOnce(&mut Self, Timestamp) -> R,
+    ) -> (R, Outbox) {
         let now = self.gate.clock().now();
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
-        let result = decide(&mut self.circuit, now);
+        let result = decide(self, now);
         self.publish(ctx, now);
+        self.account.close(self.circuit.calls(), self.gate.meter());
         self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
@@ -90,15 +101,23 @@ impl BreakerActor {
 
     /// Takes in letters.
     fn read(&mut self, taken: Taken, now: Timestamp) {
-        for (permit, ending) in taken.ended {
-            self.circuit.end(permit, ending, now);
+        for (permit, end) in taken.ended {
+            self.end(permit, end, now);
         }
-        for (ending, count) in taken.counts {
+        for (end, count) in taken.counts {
             for _ in 0..count {
-                self.circuit.end(Permit::closed(taken.epoch), ending, now);
+                self.end(Permit::closed(taken.epoch), end, now);
             }
         }
         self.circuit.count_late(taken.late);
+    }
+
+    /// Lets the circuit decide what the end of a call means. That it was a timeout is for people alone.
+    fn end(&mut self, permit: Permit, end: End, now: Timestamp) {
+        let settlement = self.circuit.end(permit, end.ending, now);
+        if end.timed_out && settlement == Settlement::Counted {
+            self.account.timed_out();
+        }
     }
 
     /// Takes in the successes that were counted on the stripes.
@@ -137,6 +156,8 @@ impl BreakerActor {
         let mut outbox = Outbox::default();
         while let Some(transition) = self.circuit.pop_transition() {
             self.seq = self.seq.saturating_add(1);
+            let (from, to, cause) = (transition.from, transition.to, transition.cause);
+            self.gate.meter().transition(from, to, cause);
             let name = Arc::clone(self.gate.name());
             let event = StateChanged::new(name, self.seq, transition);
             let news = outbox.news(self);

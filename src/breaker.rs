@@ -10,6 +10,7 @@ mod permit;
 mod settle;
 mod target;
 mod timer;
+mod under_way;
 
 use std::fmt;
 use std::future::Future;
@@ -28,6 +29,8 @@ pub use permit::{AcquireFuture, Permit};
 pub use settle::Settled;
 pub(crate) use settle::{Receipt, judge, settle};
 pub use target::Target;
+pub(crate) use under_way::Stopwatch;
+use under_way::{Tracked, UnderWay};
 
 use mailbox::Mailbox;
 

@@ -70,9 +70,16 @@
 //! | state that outlives the process | [`Breakers::export`], [`Breakers::restore`] |
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
+//! | metrics, with the feature `metrics` | `Breakers::record_metrics` |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //!
-//! Features: none yet; the crate does all it does with its default ones.
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `metrics`: breakers count their calls, and `Breakers::record_metrics` tells the recorder of the
+//!   [`metrics`](https://docs.rs/metrics) crate, for Prometheus and the like. Without it nothing is counted
+//!   for that, and it costs nothing.
 
 mod actor;
 mod breaker;
@@ -90,6 +97,8 @@ mod policy;
 mod random;
 mod report;
 mod supervisor;
+#[cfg(feature = "metrics")]
+mod telemetry;
 
 pub use actor::BreakerActor;
 pub use breaker::{

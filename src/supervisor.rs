@@ -2,6 +2,8 @@
 //! How their actors are kept running is in `supervisor/backoff.rs`.
 
 mod backoff;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod registry;
 mod saved;
 
@@ -24,7 +26,7 @@ use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
 use crate::family::{self, Family};
-use crate::gate::Gate;
+use crate::gate::{Gate, Meter};
 use crate::message::{GetRecord, Snapshot};
 use crate::random::{RandomSource, ThreadRandom};
 use crate::report;
@@ -106,6 +108,8 @@ struct Shared {
     restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
+    #[cfg(feature = "metrics")]
+    telemetry: crate::telemetry::Telemetry,
 }
 
 /// Collects how breakers are owned, for [`Breakers::builder`].
@@ -190,6 +194,8 @@ impl BreakersBuilder {
                 restart: Arc::new(self.restart),
                 arbiter: arbiter.clone(),
                 registry: Mutex::default(),
+                #[cfg(feature = "metrics")]
+                telemetry: crate::telemetry::Telemetry::default(),
             }),
         }
     }
@@ -330,7 +336,7 @@ impl Breakers {
                 (name, config, now),
                 record,
                 highest_epoch,
-                receiver,
+                (receiver, Meter::default()),
                 BreakerActor::new,
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
@@ -377,7 +383,7 @@ impl Breakers {
                 (name, config, now),
                 None,
                 highest_epoch,
-                receiver,
+                (receiver, family.meter().clone()),
                 move |circuit, gate| BreakerActor::head(circuit, gate, keeper, events),
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
@@ -427,7 +433,7 @@ impl Breakers {
         (name, config, now): (&str, BreakerConfig, Timestamp),
         record: Option<Record>,
         highest_epoch: Option<u64>,
-        receiver: AddressReceiver<BreakerActor>,
+        (receiver, meter): (AddressReceiver<BreakerActor>, Meter),
         make: impl FnOnce(Circuit, Arc<Gate>) -> BreakerActor + Send + 'static,
     ) -> Option<(Arc<Gate>, EndHandle)> {
         let Shared {
@@ -448,7 +454,7 @@ impl Breakers {
         }
         let timed = clock.drives_timers();
         let notice = BreakerActor::first_notice(&circuit, timed, now);
-        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice));
+        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice, meter));
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,

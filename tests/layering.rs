@@ -24,7 +24,7 @@ const LAYERS: [(&[&str], Siblings); 7] = [
     (&["family"], Siblings::OneWay),
     (&["breaker", "actor", "message"], Siblings::Free),
     (
-        &["gate", "event", "error", "store", "report"],
+        &["gate", "event", "error", "store", "report", "telemetry"],
         Siblings::OneWay,
     ),
     (&["circuit"], Siblings::OneWay),

@@ -99,6 +99,11 @@ impl Rest {
         self.until <= now && self.until < Timestamp::MAX
     }
 
+    #[cfg(feature = "metrics")]
+    pub(super) fn state(&self) -> crate::circuit::CircuitState {
+        self.record.state()
+    }
+
     pub(super) fn epoch(&self) -> u64 {
         self.record.epoch()
     }
