@@ -5,8 +5,9 @@
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "panics are failed tests"
+    reason = "panics are failed tests, and random ones print their seed"
 )]
 
 mod harness;
@@ -140,7 +141,10 @@ async fn decides_as_its_circuit(settings: BreakerConfigBuilder, seed: u64, told:
         (shown.until, shown.failures, shown.samples, shown.attempt),
         (its.until, its.failures, its.samples, its.attempt)
     );
-    assert!(shown.calls.rejected > 0 && shown.attempt + shown.calls.late as u32 > 0);
+    assert!(
+        shown.calls.rejected > 0 && shown.calls.late > 0,
+        "too tame a tape"
+    );
 }
 
 // Case 139: a limit was ignored because a statistic was filtered out. Decisions are those of a circuit by itself,

@@ -5,9 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The optional features, each of which has to work alone.
-features=()
+features=(metrics)
 # The examples that end by themselves.
-examples=(checkout supervision admin subscribe retry_inside two_step restart)
+examples=(checkout supervision admin subscribe retry_inside two_step restart metrics)
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -51,6 +51,10 @@ for example in "${examples[@]}"; do
     step "example $example"
     cargo run --locked --quiet --all-features --example "$example"
 done
+
+step "no feature"
+cargo clippy --locked --all-targets -- -D warnings
+run_tests
 
 for feature in "${features[@]}"; do
     step "feature $feature alone"
