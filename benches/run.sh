@@ -29,6 +29,7 @@ for name in \
     failing_ask_over_bare \
     mediated_ask_over_bare \
     trip_visible_micros_p99 \
+    metrics_closed_ask_over_plain \
     bytes_per_idle_breaker; do
     grep "^$name " "$output"
 done
