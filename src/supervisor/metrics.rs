@@ -45,7 +45,7 @@ impl Breakers {
     /// Measured are asks, and calls that were found waiting: from then on, as their timeout is, to their result.
     /// A probe's time counts from its admission. Futures that are ready at once and two-step permits are not
     /// measured. To keep a closed ask cheap, of each thread the first 64 calls after a recording are measured, then
-    /// every 32nd. At most about 4,096 are handed over at once, thinned out evenly. So this tells the quantiles and
+    /// every 32nd; probes, and asks that the breaker makes itself, always are. At most about 4,096 are handed over at once, thinned out evenly. So this tells the quantiles and
     /// the mean; how many calls there were, `circuit_breaker_calls_total` tells. Times are off by at most a
     /// sixteenth.
     ///
