@@ -30,6 +30,7 @@ for name in \
     mediated_ask_over_bare \
     trip_visible_micros_p99 \
     metrics_closed_ask_over_plain \
+    metrics_closed_ask_over_plain_shared \
     bytes_per_idle_breaker; do
     grep "^$name " "$output"
 done

@@ -36,7 +36,7 @@ fn main() {
         ("threads", threads),
         ("families", families),
         ("visible", || in_task(visible())),
-        ("metrics", || in_task(metered::figures())),
+        ("metrics", metered::figures),
     ];
     let mut figures = Vec::new();
     for (name, part) in parts {
