@@ -31,6 +31,10 @@ for name in \
     trip_visible_micros_p99 \
     metrics_closed_ask_over_plain \
     metrics_closed_ask_over_plain_shared \
-    bytes_per_idle_breaker; do
+    bytes_per_idle_breaker \
+    family_guard_over_single_guard \
+    family_guards_two_threads_over_one \
+    family_million_keys_create_ns \
+    family_bytes_per_failing_key; do
     grep "^$name " "$output"
 done

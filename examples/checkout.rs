@@ -6,14 +6,18 @@
 //! forces the breaker open.
 //!
 //! Run it with `cargo run --example checkout`; it takes about eight seconds. It exits with 1 if an ask
-//! that was made during a break reached the server all the same.
+//! that was made during a break reached the server all the same. With `-- --svg FILE` it draws what happened
+//! into that file as well, as in `pictures/checkout.svg`.
 //!
 //! The workers and the gateway look as in a service of your own. The server is in
-//! `checkout/server.rs`, the timeline, the summary and the check in `checkout/story.rs`.
+//! `checkout/server.rs`, the timeline, the summary and the check in `checkout/story.rs`, the picture in
+//! `checkout/picture.rs`.
 
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 #![allow(clippy::arithmetic_side_effects, reason = "small counts and spans")]
 
+#[path = "checkout/picture.rs"]
+mod picture;
 #[path = "checkout/server.rs"]
 mod server;
 #[path = "checkout/story.rs"]
@@ -23,6 +27,7 @@ use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -155,6 +160,7 @@ impl Handler<Charge> for Gateway {
 
 #[actix::main]
 async fn main() -> Result<ExitCode, Failed> {
+    let picture = picture_wanted()?;
     let story = Story::start();
     explain_the_panic(story.clone());
 
@@ -176,6 +182,7 @@ async fn main() -> Result<ExitCode, Failed> {
         sleep(Duration::from_millis(5)).await;
     }
     story.tell(format_args!("server is healthy, at {address}"));
+    let healthy = (story.now(), Mode::Healthy);
 
     // Scaled down: in earnest these are seconds.
     let config = BreakerConfig::builder()
@@ -219,6 +226,7 @@ async fn main() -> Result<ExitCode, Failed> {
     let mut script = Script {
         story: story.clone(),
         mode,
+        modes: vec![healthy],
         payments,
         events: Events::new(events),
         arrivals: Arrivals::new(arrived),
@@ -242,6 +250,10 @@ async fn main() -> Result<ExitCode, Failed> {
         restarts: counters.restarts.load(Ordering::Relaxed),
     };
     summary.print();
+    if let Some(file) = picture {
+        picture::draw(&file, &summary, &script.modes)?;
+        println!("\nThe picture is in {}", file.display());
+    }
     Ok(if summary.breaks_were_kept() {
         ExitCode::SUCCESS
     } else {
@@ -252,16 +264,26 @@ async fn main() -> Result<ExitCode, Failed> {
 struct Script {
     story: Story,
     mode: watch::Sender<Mode>,
+    /// Since when the server was in which mode.
+    modes: Vec<(Timestamp, Mode)>,
     payments: Breaker,
     events: Events,
     arrivals: Arrivals,
 }
 
 impl Script {
+    /// Throws the server's switch; returns when.
+    fn switch(&mut self, mode: Mode) -> Result<Timestamp, Failed> {
+        self.mode.send(mode)?;
+        let now = self.story.now();
+        self.modes.push((now, mode));
+        Ok(now)
+    }
+
     async fn let_it_fail(&mut self) -> Result<(), Failed> {
         sleep(Duration::from_millis(800)).await;
         self.story.tell("server answers errors");
-        self.mode.send(Mode::Failing)?;
+        self.switch(Mode::Failing)?;
         self.events.until(Cause::Tripped).await?;
         self.events.until(Cause::ProbeFailed).await
     }
@@ -292,14 +314,13 @@ impl Script {
     async fn let_it_recover(&mut self) -> Result<Timestamp, Failed> {
         self.story
             .tell("server hangs: it accepts and does not answer");
-        self.mode.send(Mode::Hanging)?;
+        self.switch(Mode::Hanging)?;
         self.events.until(Cause::ProbeFailed).await?;
         self.story.tell("server is down: connections are refused");
-        self.mode.send(Mode::Down)?;
+        self.switch(Mode::Down)?;
         self.events.until(Cause::ProbeFailed).await?;
         self.story.tell("server is healthy");
-        self.mode.send(Mode::Healthy)?;
-        let healthy_again = self.story.now();
+        let healthy_again = self.switch(Mode::Healthy)?;
         self.events.until(Cause::Recovered).await?;
         Ok(healthy_again)
     }
@@ -315,6 +336,16 @@ impl Script {
         self.events.until(Cause::Released).await?;
         sleep(Duration::from_millis(500)).await;
         Ok(())
+    }
+}
+
+/// The file that the command line asks for a picture in.
+fn picture_wanted() -> Result<Option<PathBuf>, Failed> {
+    let mut arguments = std::env::args_os().skip(1);
+    match (arguments.next(), arguments.next(), arguments.next()) {
+        (None, ..) => Ok(None),
+        (Some(svg), Some(file), None) if svg == "--svg" => Ok(Some(file.into())),
+        _ => Err("usage: checkout [--svg FILE]".into()),
     }
 }
 

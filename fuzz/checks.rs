@@ -4,13 +4,15 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::arithmetic_side_effects,
-    reason = "each user needs one of the two; a check that fails has to panic"
+    reason = "each user needs one of them; a check that fails has to panic"
 )]
 
 use std::time::Duration;
 
 use actix_circuit_breaker::circuit::{Circuit, CircuitState, Record};
-use actix_circuit_breaker::{BreakerConfig, Outcome, SlowCall, Timestamp, TripPolicy, Window};
+use actix_circuit_breaker::{
+    BreakerConfig, Breakers, Exported, Outcome, RampUp, SlowCall, Timestamp, TripPolicy, Window,
+};
 
 /// Reads settings as TOML and as JSON. What is accepted survives being written and read, and makes a
 /// circuit that works. Tells whether it was accepted.
@@ -50,6 +52,47 @@ pub(crate) fn record(data: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Reads as JSON what breakers may have written down, and restores it. Whatever JSON it is, it can be read; what
+/// is good of it is taken over. Tells whether it was JSON.
+pub(crate) fn exported(data: &[u8]) -> bool {
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(data) else {
+        return false;
+    };
+    let exported = serde_json::from_slice::<Exported>(data).unwrap();
+    let written = serde_json::to_vec(&exported).unwrap();
+    let again = serde_json::from_slice::<Exported>(&written).unwrap();
+    actix::System::new().block_on(async {
+        for exported in [exported, again] {
+            let breakers = Breakers::start();
+            breakers.restore(exported);
+            for config in configs() {
+                for name in names(&value["breakers"]) {
+                    if let Ok(breaker) = breakers.create(name, config.clone()) {
+                        breaker.snapshot().await.unwrap();
+                    }
+                    breakers.remove(name);
+                }
+                for name in names(&value["families"]) {
+                    if let Ok(family) = breakers.family(name, config.clone()) {
+                        assert_eq!(family.snapshots().await.len(), family.keys().len());
+                    }
+                    breakers.remove(name);
+                }
+            }
+            breakers.export().await;
+        }
+    });
+    true
+}
+
+/// The first few names of what may be a map.
+fn names(map: &serde_json::Value) -> impl Iterator<Item = &String> {
+    map.as_object()
+        .into_iter()
+        .flat_map(|map| map.keys())
+        .take(4)
 }
 
 /// Takes a circuit through a few breaks. It never panics, and it comes to admit calls again.
@@ -113,6 +156,12 @@ fn configs() -> Vec<BreakerConfig> {
             slow_call,
         },
     ]
-    .map(|policy| BreakerConfig::builder().trip(policy).build().unwrap())
-    .into()
+    .map(|policy| BreakerConfig::builder().trip(policy))
+    .into_iter()
+    .flat_map(|builder| {
+        let ramp_up = RampUp::new(5 * second, 0.1);
+        [builder.clone(), builder.ramp_up(ramp_up)]
+    })
+    .map(|builder| builder.build().unwrap())
+    .collect()
 }

@@ -5,8 +5,10 @@
 //! circuit decides, the result is published. Then the message is answered, and then the change is told.
 
 mod handlers;
+mod holding;
 mod members;
 mod outbox;
+mod parcel;
 mod timers;
 mod turns;
 
@@ -15,14 +17,18 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, AsyncContext, Context, Supervised};
 
+use crate::caught::quietly;
 use crate::circuit::{Circuit, CircuitState, Permit, Settlement};
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, Subscribers};
 use crate::gate::{Account, End, Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
+pub use holding::HeldCounts;
+use holding::Holding;
 use members::Role;
-pub(crate) use members::{Keeper, MemberMailbox};
+pub(crate) use members::{Keeper, Listeners, MemberMailbox, Numbers};
 use outbox::Outbox;
+pub(crate) use parcel::{AskParcel, Parcel, TellParcel};
 use timers::{AHEAD, Timers};
 use turns::WhileReachable;
 
@@ -40,6 +46,8 @@ pub struct BreakerActor {
     seq: u64,
     timers: Timers,
     account: Account,
+    /// There once a message was in its care.
+    holding: Option<Box<Holding>>,
     /// What it has to do with a family of breakers.
     role: Role,
 }
@@ -57,6 +65,7 @@ impl BreakerActor {
             seq,
             timers: Timers::default(),
             account: Account::default(),
+            holding: None,
             role,
         }
     }
@@ -83,9 +92,14 @@ impl BreakerActor {
         let now = self.gate.clock().now();
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
+        // Those who wait come before whatever came later.
+        self.tend_held(ctx, now);
         let result = decide(self, now);
+        let again = self.tend_held(ctx, now);
         self.publish(ctx, now);
         self.account.close(self.circuit.calls(), self.gate.meter());
+        self.set_held_timer(ctx, again, now);
+        self.answer_held(now);
         self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
@@ -110,6 +124,10 @@ impl BreakerActor {
             }
         }
         self.circuit.count_late(taken.late);
+        if taken.left.is_any() {
+            let holding = self.holding.get_or_insert_default();
+            holding.read(&taken.left, &self.gate, now);
+        }
     }
 
     /// Lets the circuit decide what the end of a call means. That it was a timeout is for people alone.
@@ -126,6 +144,7 @@ impl BreakerActor {
         let successes = self.gate.fold();
         self.circuit.settle_successes(epoch, successes, now);
         self.timers.note_samples(successes > 0);
+        // To say so for none would only publish the same once more.
         successes > 0
     }
 
@@ -141,12 +160,13 @@ impl BreakerActor {
 
     fn publish_once(&mut self, ctx: &mut Context<Self>, now: Timestamp) -> Flags {
         self.set_timers(ctx, now);
-        let notice = notice(
+        let mut notice = notice(
             &self.circuit,
             self.gate.is_timed(),
             self.timers.are_ticking(),
             now,
         );
+        notice.flags = notice.flags.with(Flags::WAITING.when(self.is_holding()));
         let unfolded = self.gate.publish(notice);
         self.circuit.count_late(unfolded);
         notice.flags
@@ -167,9 +187,14 @@ impl BreakerActor {
             let news = outbox.news(self);
             news.panicked.push(code);
         }
+        // News of none would cost an allocation, and be told to nobody.
         if lost_probes > 0 {
             let news = outbox.news(self);
             news.lost_probes = lost_probes;
+        }
+        if let Some(drops) = self.holding.as_mut().and_then(|all| all.take_drops()) {
+            let news = outbox.news(self);
+            news.drops = Some(drops);
         }
         outbox
     }
@@ -194,6 +219,7 @@ fn notice(circuit: &Circuit, timed: bool, ticking: bool, now: Timestamp) -> Noti
     let tallies = counts && timed;
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
+        .with(Flags::RAMP.when(circuit.is_ramping(now)))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !timed))
@@ -215,8 +241,12 @@ impl Actor for BreakerActor {
     fn started(&mut self, ctx: &mut Context<Self>) {
         // The old context took its timers along, and its handles mean others in this one.
         self.timers = Timers::default();
+        if let Some(holding) = &mut self.holding {
+            holding.forget_timer();
+        }
         ctx.spawn(WhileReachable);
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // What fell due meanwhile has no timer any more.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
         self.start_members(ctx);
     }
@@ -229,6 +259,10 @@ impl Drop for BreakerActor {
     fn drop(&mut self) {
         self.gate.retire();
         self.retire_members();
+        if let Some(holding) = self.holding.take() {
+            let family = self.listeners().map(AsRef::as_ref);
+            quietly(|| holding.end(&self.gate, family));
+        }
     }
 }
 

@@ -4,11 +4,13 @@
 mod ask;
 mod call;
 mod guard;
+mod hold;
 mod mailbox;
 mod nested;
 mod permit;
 mod settle;
 mod target;
+mod tell;
 mod timer;
 mod under_way;
 
@@ -24,11 +26,14 @@ pub use ask::AskFuture;
 pub use call::{Call, IntoCall};
 pub(crate) use call::{GuardedFuture, Handle};
 pub use guard::{Classifier, Guarded, GuardedAsk};
+pub use hold::HeldAsk;
 pub(crate) use mailbox::WeakBreaker;
+pub(crate) use permit::can_wake;
 pub use permit::{AcquireFuture, Permit};
 pub use settle::Settled;
 pub(crate) use settle::{Receipt, judge, settle};
 pub use target::Target;
+pub use tell::Tell;
 pub(crate) use under_way::Stopwatch;
 use under_way::{Tracked, UnderWay};
 
@@ -37,10 +42,11 @@ use mailbox::Mailbox;
 use crate::actor::BreakerActor;
 use crate::circuit::CircuitState;
 use crate::config::BreakerConfig;
-use crate::event::{StateChanged, Transitions};
+use crate::event::{HeldDropped, StateChanged, Transitions};
 use crate::gate::{Admission, Gate};
 use crate::message::{
     Follow, ForceClosed, ForceOpen, GetSnapshot, Reconfigure, Release, Reset, Subscribe,
+    SubscribeDrops,
 };
 use crate::outcome::{ByReply, Outcome, Reply};
 use crate::report;
@@ -56,6 +62,8 @@ use crate::report;
 /// | to guard | use |
 /// | --- | --- |
 /// | an ask of an actor | [`ask`](Self::ask), or a [`Guarded`] made once by [`guard`](Self::guard) and injected |
+/// | an ask that had better wait than be rejected | [`Guarded::send_or_hold`] |
+/// | a message without a reply | [`tell`](Self::tell), [`tell_or_hold`](Self::tell_or_hold) |
 /// | any other future of a `Result` | [`call`](Self::call), [`into_call`](Self::into_call) |
 /// | something that is no future | [`acquire`](Self::acquire), and settle the [`Permit`] |
 ///
@@ -237,7 +245,8 @@ impl Breaker {
     /// # Cancel safety
     ///
     /// Dropping the future counts as no outcome. A probe runs on in the breaker's care, and its outcome
-    /// counts, so that impatient callers do not keep a healthy target's breaker open.
+    /// counts, so that impatient callers do not keep a healthy target's breaker open; so does an ask that
+    /// a [ramp-up](crate::BreakerConfigBuilder::ramp_up) admits.
     ///
     /// Never block an arbiter on an ask: the reply may need that very thread.
     pub fn ask<T, M>(&self, target: &T, message: M) -> AskFuture<T, M>
@@ -384,6 +393,91 @@ impl Breaker {
         AcquireFuture::new(self)
     }
 
+    // Telling: messages without a reply.
+
+    /// Delivers a message whose reply is of no interest, if the breaker lets it through; else hands it back.
+    ///
+    /// The message is sent now, not when the future is polled, and it takes room in the target's mailbox, as
+    /// with `target.try_send(msg)`.
+    ///
+    /// | the breaker is | the message | the outcome |
+    /// | --- | --- | --- |
+    /// | closed, forced closed | is delivered at once | none: that a mailbox takes it says nothing of the target's health |
+    /// | open, forced open | is handed back, [`Rejected`](crate::TellError::Rejected) | |
+    /// | open and due, half-open | is a probe if the breaker admits it, else is handed back | delivered: a success, for it is all there is to know |
+    ///
+    /// A full mailbox is [`Full`](crate::TellError::Full) and an ignored outcome, for a local refusal says
+    /// nothing of the target; a closed one is [`Closed`](crate::TellError::Closed) and a failure (R19). actix
+    /// takes one message beyond the capacity from each address, and what the breaker delivers itself, a probe
+    /// or one that waited, has an address of its own: it finds no mailbox full.
+    ///
+    /// # Errors
+    ///
+    /// A [`TellError`](crate::TellError), with the message in it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes nothing back; a message that could not be delivered is dropped with it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_circuit_breaker::{BreakerConfig, Breakers};
+    ///
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Line(&'static str);
+    /// # struct Log;
+    /// # impl Actor for Log { type Context = Context<Self>; }
+    /// # impl Handler<Line> for Log {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: Line, _: &mut Context<Self>) {}
+    /// # }
+    /// # #[actix::main]
+    /// # async fn main() {
+    /// let breaker = Breakers::start().create("log", BreakerConfig::default()).unwrap();
+    /// let log = Log.start();
+    /// if let Err(error) = breaker.tell(&log, Line("hello")).await {
+    ///     println!("not delivered: {error}");
+    ///     let Line(text) = error.into_message();
+    ///     println!("still here: {text}");
+    /// }
+    /// # }
+    /// ```
+    pub fn tell<T, M>(&self, target: &T, message: M) -> Tell<M>
+    where
+        T: Target<M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        Tell::new(self, target, message)
+    }
+
+    /// Delivers as [`tell`](Self::tell) does; what would be rejected waits inside the breaker, as a message of
+    /// [`Guarded::send_or_hold`] does and in the same queue.
+    ///
+    /// Without a [`Hold`](crate::Hold) in the config this is [`tell`](Self::tell).
+    ///
+    /// # Errors
+    ///
+    /// As [`tell`](Self::tell), and [`HoldExpired`](crate::TellError::HoldExpired) or
+    /// [`HoldFull`](crate::TellError::HoldFull); each with the message in it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes nothing back: the message waits on, since it owes its caller no reply. What
+    /// cannot be handed back any more is told to those who
+    /// [subscribed to drops](Self::subscribe_drops), and to the log.
+    pub fn tell_or_hold<T, M>(&self, target: &T, message: M) -> Tell<M>
+    where
+        T: Target<M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        Tell::or_hold(self, target, message)
+    }
+
     // Looking.
 
     /// Returns the state, without a message; it may be one message old. A break that is over shows as
@@ -435,6 +529,14 @@ impl Breaker {
         subscriber: impl Into<WeakRecipient<StateChanged>>,
     ) -> Request<BreakerActor, Subscribe> {
         self.addr().send(Subscribe::new(subscriber))
+    }
+
+    /// Tells an actor of every message that was to wait and was not sent; see [`SubscribeDrops`].
+    pub fn subscribe_drops(
+        &self,
+        subscriber: impl Into<WeakRecipient<HeldDropped>>,
+    ) -> Request<BreakerActor, SubscribeDrops> {
+        self.addr().send(SubscribeDrops::new(subscriber))
     }
 
     /// Returns the breaker's name.

@@ -37,9 +37,11 @@ mod order;
 mod outside;
 mod permit;
 mod probe;
+mod ramp;
 mod record;
 mod refused;
 mod settlement;
+mod since;
 mod snapshot;
 mod state;
 mod transition;
@@ -55,6 +57,7 @@ pub use record::Record;
 pub use refused::{Reason, Refused};
 pub(crate) use settlement::Ending;
 pub use settlement::{Panicked, Settlement};
+pub(crate) use since::Since;
 pub use snapshot::{Calls, Peek, Snapshot};
 pub use state::CircuitState;
 pub use transition::{Cause, Evidence, Transition};
@@ -81,6 +84,7 @@ pub struct Circuit {
     next_slot: u64,
     calls: Calls,
     news: News,
+    since: Since,
 }
 
 impl fmt::Debug for Circuit {
@@ -99,7 +103,7 @@ impl Circuit {
         Self::with_random(config, Arc::new(ThreadRandom), now)
     }
 
-    /// Makes a closed circuit with a random source of one's own for the jitter.
+    /// Makes a closed circuit with a random source of one's own for the jitter and the ramp-up.
     pub fn with_random(
         config: BreakerConfig,
         random: Arc<dyn RandomSource>,
@@ -122,16 +126,18 @@ impl Circuit {
             next_slot: 0,
             calls: Calls::default(),
             news: News::default(),
+            since: Since::default(),
         }
     }
 
     // Admission.
 
-    /// Asks for leave to make one call (R6, R7).
+    /// Asks for leave to make one call (R6, R7, R36).
     ///
     /// # Errors
     ///
-    /// Returns [`Refused`] while open, while all probes are in use, and while forced open.
+    /// Returns [`Refused`] while open, while all probes are in use, while forced open, and for the share
+    /// of calls that a ramp-up does not admit yet.
     pub fn try_acquire(&mut self, now: Timestamp) -> Result<Permit, Refused> {
         self.try_acquire_for(self.config.call_timeout(), now)
     }
@@ -147,9 +153,21 @@ impl Circuit {
         call_timeout: Duration,
         now: Timestamp,
     ) -> Result<Permit, Refused> {
-        let now = self.begin(now);
-        if let Some(refused) = self.refusal(now) {
+        let admitted = self.try_acquire_or_wait(call_timeout, now);
+        if admitted.is_err() {
             self.calls.rejected = self.calls.rejected.saturating_add(1);
+        }
+        admitted
+    }
+
+    /// Asks for one that waits if it is refused: that is no rejection, and not counted.
+    pub(crate) fn try_acquire_or_wait(
+        &mut self,
+        call_timeout: Duration,
+        now: Timestamp,
+    ) -> Result<Permit, Refused> {
+        let now = self.begin(now);
+        if let Some(refused) = self.refusal(now).or_else(|| self.ramp_refusal(now)) {
             return Err(refused);
         }
         self.record.newest = now;
@@ -168,7 +186,9 @@ impl Circuit {
                 self.calls.lost_probes = self.calls.lost_probes.saturating_add(lost);
                 Some(id)
             }
-            Phase::Closed(_) | Phase::Open { .. } | Phase::Forced(_) => None,
+            Phase::Closed(_) | Phase::Ramping { .. } | Phase::Open { .. } | Phase::Forced(_) => {
+                None
+            }
         };
         Ok(Permit {
             epoch: self.record.epoch,
@@ -213,7 +233,7 @@ impl Circuit {
         }
         let ending = self.aged(ending, admitted, now, slot.is_some());
         match (&mut self.record.phase, slot) {
-            (Phase::Closed(_), None) => self.end_while_closed(ending, now),
+            (Phase::Closed(_) | Phase::Ramping { .. }, None) => self.end_while_closed(ending, now),
             (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, now),
             (
                 Phase::Forced(Order {
@@ -261,7 +281,7 @@ impl Circuit {
             Outcome::Failure => true,
             Outcome::Ignored => return,
         };
-        if let Phase::Closed(memory) = &mut self.record.phase {
+        if let Some(memory) = self.record.phase.memory_mut() {
             let verdict = memory.add(Sample { failed, slow }, &self.config, now);
             self.act_on(verdict, now);
         }
@@ -332,29 +352,30 @@ impl Circuit {
     }
 
     fn counts(&self, now: Timestamp) -> Counts {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.counts(&self.config, now),
-            _ => Counts::default(),
-        }
+        self.record
+            .phase
+            .memory()
+            .map_or_else(Counts::default, |memory| memory.counts(&self.config, now))
     }
 
     // Time.
 
-    /// Ends an order whose ttl is over, and moves nothing else (R28). For timers; calling it late,
-    /// twice or never costs nothing, since every step looks at the time itself.
+    /// Ends an order or a ramp-up whose time is over, and moves nothing else (R28). For timers; calling it
+    /// late, twice or never costs nothing, since every step looks at the time itself.
     pub fn advance(&mut self, now: Timestamp) {
         self.begin(now);
     }
 
-    /// Returns when a break or an order ends by itself, which is when a timer is of use.
+    /// Returns when a break, an order or a ramp-up ends by itself, which is when a timer is of use.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.record.phase.until()
+        self.record.phase.until().or_else(|| self.ramp_end())
     }
 
-    /// Begins a step: `now` is never older than the newest instant seen (R3), and an order whose time
-    /// is over ends first (R8).
+    /// Begins a step: `now` is never older than the newest instant seen (R3), and an order or a ramp-up
+    /// whose time is over ends first (R8, R36).
     fn begin(&mut self, now: Timestamp) -> Timestamp {
         let now = now.max(self.record.newest);
+        self.end_ramp(now);
         if let Phase::Forced(order) = &self.record.phase
             && order.is_over(now)
         {
@@ -377,7 +398,11 @@ impl Circuit {
     // Transitions: `open` and `close` say what else changes with the phase, `enter` changes it.
 
     fn open(&mut self, attempt: u32, cause: Cause, evidence: Evidence, now: Timestamp) {
-        let random = self.draw();
+        let random = if self.config.jitter() > 0.0 {
+            self.draw()
+        } else {
+            0.0
+        };
         self.record.attempt = attempt;
         let until = now + self.config.break_length(attempt, random);
         self.enter(Phase::Open { until }, cause, evidence, now);
@@ -385,12 +410,13 @@ impl Circuit {
 
     fn close(&mut self, cause: Cause, evidence: Evidence, now: Timestamp) {
         self.record.attempt = 0;
-        self.enter(
-            Phase::Closed(Memory::new(&self.config)),
-            cause,
-            evidence,
-            now,
-        );
+        let memory = Memory::new(&self.config);
+        let phase = if cause == Cause::Recovered && self.config.ramp_up().is_some() {
+            Phase::Ramping { since: now, memory }
+        } else {
+            Phase::Closed(memory)
+        };
+        self.enter(phase, cause, evidence, now);
     }
 
     /// The one place that changes the phase: with a new epoch, and a transition if the state changed.
@@ -402,6 +428,7 @@ impl Circuit {
         if from == to {
             return;
         }
+        self.since.note(from, to, now);
         let transition = Transition {
             from,
             to,
@@ -428,11 +455,8 @@ impl Circuit {
         }
     }
 
-    /// A number in [0, 1] for the jitter; asked for only where there is some.
+    /// A number in [0, 1], asked for only where it decides something; 0 from a source that panics.
     fn draw(&mut self) -> f64 {
-        if self.config.jitter() <= 0.0 {
-            return 0.0;
-        }
         draw(&*self.random).unwrap_or_else(|| {
             self.news.push_panicked(Panicked::RandomSource);
             0.0

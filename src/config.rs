@@ -3,6 +3,7 @@
 
 mod builder;
 mod error;
+mod hold;
 mod text;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::time::Duration;
 pub use builder::BreakerConfigBuilder;
 pub(crate) use builder::span;
 pub use error::ConfigError;
+pub use hold::Hold;
 
 use crate::clock::{Timestamp, micros};
 use crate::policy::{SlowCall, TripPolicy, Window};
@@ -39,6 +41,37 @@ impl Backoff {
     }
 }
 
+/// How a breaker that has recovered admits a growing share of calls: from `initial_share` at once to all
+/// of them after `duration` (R36).
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "a pair of settings that users write as a literal"
+)]
+pub struct RampUp {
+    /// How long it takes until every call is admitted: 1 µs up to 2^53 - 1 µs.
+    pub duration: Duration,
+    /// The share of calls that is admitted right after the recovery: above 0, at most 1.
+    pub initial_share: f64,
+}
+
+impl RampUp {
+    /// Makes the pair.
+    pub const fn new(duration: Duration, initial_share: f64) -> Self {
+        Self {
+            duration,
+            initial_share,
+        }
+    }
+
+    /// The share of calls that is admitted at `now`, for a ramp that began at `since`. The order of the
+    /// operations is part of the rule, so that scripts in Lua compute the same doubles.
+    pub(crate) fn share(self, since: Timestamp, now: Timestamp) -> f64 {
+        let passed = to_f64(now.since(since)) / to_f64(self.duration);
+        self.initial_share + (1.0 - self.initial_share) * passed
+    }
+}
+
 /// The settings of one breaker. Valid by construction: [`BreakerConfigBuilder::build`] and
 /// deserialising go through the same validator.
 ///
@@ -53,6 +86,8 @@ impl Backoff {
 /// | `successes_to_close` | 1 | 1 or more |
 /// | `probe_timeout` | the greater of `break_duration` and twice `call_timeout` | more than `call_timeout` |
 /// | `max_inconclusive` | 10 | 1 or more |
+/// | `hold` | none | see [`Hold`] |
+/// | `ramp_up` | none | `duration` 1 µs up to 2^53 - 1 µs, `initial_share` above 0 and at most 1 |
 ///
 /// Durations are cut to whole microseconds. In text they carry a unit (`"30s"`, `"1m 30s"`,
 /// `"250ms"`); a bare number is refused. Unknown fields are refused.
@@ -112,6 +147,8 @@ impl fmt::Debug for BreakerConfig {
             .field("successes_to_close", &self.successes_to_close())
             .field("probe_timeout", &self.probe_timeout())
             .field("max_inconclusive", &self.max_inconclusive())
+            .field("hold", &self.hold())
+            .field("ramp_up", &self.ramp_up())
             .finish()
     }
 }
@@ -200,6 +237,16 @@ impl BreakerConfig {
         self.checked.settings.max_inconclusive
     }
 
+    /// Returns how messages wait while they cannot be sent, if they may.
+    pub fn hold(&self) -> Option<Hold> {
+        self.checked.settings.hold.as_deref().copied()
+    }
+
+    /// Returns how the calls that are admitted grow after a recovery, if they do.
+    pub fn ramp_up(&self) -> Option<RampUp> {
+        self.checked.settings.ramp_up.as_deref().copied()
+    }
+
     /// The limit beyond which a call is slow, where the policy has one.
     pub(crate) fn slow_call(&self) -> Option<SlowCall> {
         match self.checked.settings.trip {
@@ -258,6 +305,7 @@ impl BreakerConfig {
         let settings = &self.checked.settings;
         let mut length = to_f64(settings.break_duration);
         if let Some(Backoff { factor, max }) = settings.backoff
+            // A factor of 1 would do no harm, but count to `attempt` for nothing.
             && factor > 1.0
         {
             let ceiling = to_f64(max);

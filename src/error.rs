@@ -2,6 +2,7 @@
 //! Settings that are refused: [`ConfigError`](crate::ConfigError).
 
 mod origin;
+mod tell;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::circuit::Reason;
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
 pub(crate) use origin::Origin;
+pub use tell::TellError;
 
 /// Why an ask has no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,19 +31,33 @@ pub enum AskError {
     /// the breaker's own actor went away while the ask was in its care.
     #[error("mailbox closed")]
     Closed,
+    /// The message waited in the breaker for as long as it may, which is given: the target never saw it.
+    #[error("held for {0:?} and not sent")]
+    HoldExpired(Duration),
+    /// There was no room for the message to wait in the breaker: the target never saw it.
+    #[error("not held, {capacity} messages wait already")]
+    #[non_exhaustive]
+    HoldFull {
+        /// How many may wait, see [`Hold::capacity`](crate::Hold::capacity).
+        capacity: u32,
+    },
 }
 
 impl AskError {
-    /// Tells whether the breaker rejected the ask, so that the target never saw it.
+    /// Tells whether the breaker kept the ask from its target, which never saw it: rejected, or held and
+    /// not sent.
     pub fn is_rejected(&self) -> bool {
-        matches!(self, Self::Rejected(_))
+        match self {
+            Self::Rejected(_) | Self::HoldExpired(_) | Self::HoldFull { .. } => true,
+            Self::Timeout(_) | Self::Closed => false,
+        }
     }
 
     /// Returns after what time another attempt makes sense, for a rejection that knows.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Rejected(rejected) => rejected.retry_after(),
-            Self::Timeout(_) | Self::Closed => None,
+            Self::Timeout(_) | Self::Closed | Self::HoldExpired(_) | Self::HoldFull { .. } => None,
         }
     }
 }
@@ -130,6 +146,7 @@ impl Rejected {
             Reason::Open => 0,
             Reason::ProbesInUse => 1,
             Reason::ForcedOpen => 2,
+            Reason::RampUp => 3,
         };
         Self {
             origin: Some(origin.share()),
@@ -148,7 +165,8 @@ impl Rejected {
         match self.epoch_and_reason & 0xff {
             0 => Reason::Open,
             1 => Reason::ProbesInUse,
-            _ => Reason::ForcedOpen,
+            2 => Reason::ForcedOpen,
+            _ => Reason::RampUp,
         }
     }
 
@@ -158,8 +176,8 @@ impl Rejected {
     }
 
     /// Returns after what time, counted from this call of the method, another attempt makes sense:
-    /// the rest of the break; for [`Reason::ProbesInUse`] at most a second; the rest of a forced
-    /// open's ttl, `None` without one. Zero once that time is over.
+    /// the rest of the break; for [`Reason::ProbesInUse`] and [`Reason::RampUp`] at most a second; the
+    /// rest of a forced open's ttl, `None` without one. Zero once that time is over.
     pub fn retry_after(&self) -> Option<Duration> {
         let origin = self.origin.as_ref()?;
         (self.until != NEVER).then(|| Timestamp::from_micros(self.until).since(origin.clock.now()))

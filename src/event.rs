@@ -1,6 +1,7 @@
 //! What subscribers are told, and how it reaches them without anybody feeling them (R25, R26).
 //! When something is told is decided in `actor.rs`.
 
+mod dropped;
 mod feed;
 mod subscribers;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 use crate::circuit::{Cause, CircuitState, Evidence, Transition};
 use crate::clock::Timestamp;
 
+pub use dropped::{DropReason, HeldDropped};
 pub(crate) use feed::FeedSender;
 pub use feed::{Lagged, Transitions};
 pub(crate) use subscribers::{Subscribers, alive};

@@ -3,11 +3,12 @@
 
 mod call;
 mod rest;
+mod survey;
 mod table;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use actix::dev::channel;
@@ -15,18 +16,18 @@ use actix::{Addr, WeakRecipient};
 
 pub use call::FamilyCall;
 
-use crate::actor::{BreakerActor, Keeper};
-use crate::breaker::{Breaker, WeakBreaker};
+use crate::actor::{BreakerActor, Keeper, Listeners, Numbers};
+use crate::breaker::{Breaker, WeakBreaker, can_wake};
 use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
-use crate::event::{StateChanged, Subscribers};
+use crate::event::{HeldDropped, StateChanged};
 use crate::gate::{Gate, Meter};
 use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
 use crate::random::RandomSource;
 use crate::report;
-use rest::Fate;
+use rest::{Fate, Woken};
 use table::{Found, Table};
 
 /// The longest key that is guarded, in bytes. A host name has at most 253.
@@ -51,8 +52,11 @@ const LONGEST_KEY: usize = 1_024;
 /// - The breaker's name is that of the family, a slash, and the key: `hosts/example.org`.
 /// - No timer marks the end of a break, so while open each rejection looks at the clock.
 /// - Under a rate policy each success is a message to the family's actor.
-/// - [`Snapshot::calls`](crate::circuit::Snapshot::calls) and `restarts` begin anew when a breaker was held
-///   by nobody.
+/// - [`Snapshot::calls`](crate::circuit::Snapshot::calls), `held_counts` and `restarts` begin anew when a
+///   breaker was held by nobody; the `seq` of its events when its key was forgotten, while epochs go on.
+/// - Who listens to the family and to one of its keys hears of that key twice.
+/// - Under a clock that drives no timers, the end of a forced-closed order is told only if its key is looked
+///   at before it is forgotten.
 ///
 /// # Examples
 ///
@@ -89,7 +93,7 @@ pub(crate) struct Parts {
     /// The actor that runs the members.
     pub(crate) head: Addr<BreakerActor>,
     /// Those who listen to all members.
-    pub(crate) events: Arc<Mutex<Subscribers>>,
+    pub(crate) listeners: Arc<Listeners>,
 }
 
 struct Shared {
@@ -97,8 +101,10 @@ struct Shared {
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
     config: Mutex<BreakerConfig>,
+    /// Held while settings are given, so that all members get them in one order.
+    reconfiguring: Mutex<()>,
     head: Addr<BreakerActor>,
-    events: Arc<Mutex<Subscribers>>,
+    listeners: Arc<Listeners>,
     /// What breakers that guard nothing have for an address.
     nobody: Addr<BreakerActor>,
     table: Table,
@@ -107,6 +113,8 @@ struct Shared {
     meter: Meter,
     /// Where the calls of breakers that guard nothing are lost.
     nowhere: Meter,
+    /// Whether the head is gone for good.
+    retired: AtomicBool,
     me: Weak<Shared>,
 }
 
@@ -120,7 +128,7 @@ impl Family {
             max_keys,
             highest_epoch,
             head,
-            events,
+            listeners,
         } = parts;
         let shared = Arc::new_cyclic(|me| Shared {
             name,
@@ -128,12 +136,14 @@ impl Family {
             random,
             table: Table::new(max_keys, highest_epoch.unwrap_or(0), &config),
             config: Mutex::new(config),
+            reconfiguring: Mutex::default(),
             head,
-            events,
+            listeners,
             nobody: Addr::new(channel::channel(0).0),
             unguarded: AtomicU64::new(0),
             meter: Meter::default(),
             nowhere: Meter::default(),
+            retired: AtomicBool::new(false),
             me: Weak::clone(me),
         });
         Self { shared }
@@ -191,7 +201,8 @@ impl Family {
         self.shared.config()
     }
 
-    /// Returns the keys that are not closed and empty, or are held by somebody; sorted.
+    /// Returns the keys that are not closed and empty, or are held by somebody; sorted. One that was held
+    /// until now may be among them for a moment.
     pub fn keys(&self) -> Vec<String> {
         self.shared.tidy();
         let mut keys = self.shared.table.keys();
@@ -199,7 +210,7 @@ impl Family {
         keys
     }
 
-    /// Returns how many keys are not closed and empty, or are held by somebody.
+    /// Returns how many keys [`keys`](Self::keys) would name.
     pub fn len(&self) -> usize {
         self.shared.tidy();
         self.shared.table.len()
@@ -225,17 +236,23 @@ impl Family {
     /// their own, by [`Breaker::reconfigure`], keep them.
     pub fn reconfigure(&self, config: BreakerConfig) {
         let shared = &self.shared;
-        let order = Reconfigure::new(config.clone());
+        let giving = shared.reconfiguring.lock();
+        let giving = giving.unwrap_or_else(PoisonError::into_inner);
         shared.table.set_config(&config);
         let before = {
             let mut present = shared.config.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *present, config)
+            std::mem::replace(&mut *present, config.clone())
         };
-        for member in shared.table.awake() {
-            if member.gate().config() == before {
-                member.addr().do_send(order.clone());
-            }
+        // Who wakes from now on finds the new ones. Those that are awake are held here, so that none of them
+        // goes to rest with the lifetime of before.
+        let awake = shared.table.awake();
+        let longer = config.margin().saturating_sub(before.margin());
+        shared.table.keep_longer(longer);
+        let order = Reconfigure::of_family(config, before);
+        for member in awake {
+            member.addr().do_send(order.clone());
         }
+        drop(giving);
     }
 
     /// Returns the whole picture of every key that [`keys`](Self::keys) names, in that order.
@@ -282,7 +299,7 @@ impl Family {
         let circuit = Circuit::restore_with_random(shared.config(), record, random, now);
         let circuit = shared.above_forgotten(circuit);
         // One that says nothing is not needed.
-        match Fate::of(&circuit, 0, None, &shared.config(), now) {
+        match Fate::restored(&circuit, now) {
             Fate::Rest(rest) => shared.table.lay_down(key, rest),
             Fate::Forgotten { .. } => Some(()),
         }
@@ -291,7 +308,14 @@ impl Family {
     /// Tells an actor of every change of the state of every key, from now on. Other than with a named
     /// breaker it is not told the present states first, for there may be very many.
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
-        let subscriber = FollowFamily(subscriber.into());
+        let subscriber = FollowFamily::Changes(subscriber.into());
+        self.shared.head.do_send(subscriber);
+    }
+
+    /// Tells an actor of every message of every key that was to wait and was not sent; see
+    /// [`SubscribeDrops`](crate::message::SubscribeDrops).
+    pub fn subscribe_drops(&self, subscriber: impl Into<WeakRecipient<HeldDropped>>) {
+        let subscriber = FollowFamily::Drops(subscriber.into());
         self.shared.head.do_send(subscriber);
     }
 
@@ -314,7 +338,12 @@ impl Family {
     /// How many keys are closed, open, half-open, forced open and forced closed.
     #[cfg(feature = "metrics")]
     pub(crate) fn states(&self) -> [u64; 5] {
-        self.shared.table.states()
+        self.shared.table.states(self.shared.clock.now())
+    }
+
+    /// The actor that runs the members.
+    pub(crate) fn head(&self) -> &Addr<BreakerActor> {
+        &self.shared.head
     }
 
     /// What keeps the members, for the head.
@@ -339,19 +368,33 @@ impl Shared {
         // No code of the user's runs under a lock of the table; the clock is the user's.
         let now = self.clock.now();
         let config = self.config();
+        // Nor does the destructor of settings that are outdated.
+        let mut outdated = None;
         let found = self.table.find_or_wake(key, now, &config, |key, rest| {
-            let (circuit, seq, born) = match rest {
-                Some(rest) => rest.wake(&config, &self.random, now),
-                None => self.born(config.clone(), now),
+            // Read here, so that whoever gives new ones meanwhile finds this member, or is found.
+            let config = self.config();
+            let woken = match rest {
+                Some(rest) => {
+                    outdated = Some(rest.config().clone());
+                    rest.wake(&config, &self.random, now)
+                }
+                None => self.born(config, now),
             };
-            self.wake(key, circuit, seq, born, now)
+            self.wake(key, woken, now)
         });
+        drop(outdated);
         match found {
             Some(Found::Known(member)) => member,
             Some(Found::Woken(member)) => {
+                if self.retired.load(Ordering::Acquire) || !self.head.connected() {
+                    member.gate().retire();
+                }
                 // The end of an order is waited for by a timer, which the head sets.
                 let state = member.gate().load().state();
-                if matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed) {
+                let is_forced =
+                    matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed);
+                // From a thread that is ending nobody can be woken; who comes next does that.
+                if is_forced && can_wake() {
                     member.addr().do_send(Sampled);
                 }
                 member
@@ -361,11 +404,16 @@ impl Shared {
     }
 
     /// A circuit for a key that nothing is known of.
-    fn born(&self, config: BreakerConfig, now: Timestamp) -> (Circuit, u64, u64) {
+    fn born(&self, config: BreakerConfig, now: Timestamp) -> Woken {
         let circuit = Circuit::with_random(config, Arc::clone(&self.random), now);
         let circuit = self.above_forgotten(circuit);
-        let epoch = circuit.record().epoch();
-        (circuit, 0, epoch)
+        let born = circuit.record().epoch();
+        Woken {
+            circuit,
+            numbers: Numbers::default(),
+            born,
+            own: false,
+        }
     }
 
     /// With an epoch above all those that were given out to keys that are forgotten (R1).
@@ -376,14 +424,13 @@ impl Shared {
         }
     }
 
-    fn wake(
-        &self,
-        key: &Arc<str>,
-        circuit: Circuit,
-        seq: u64,
-        born: u64,
-        now: Timestamp,
-    ) -> Breaker {
+    fn wake(&self, key: &Arc<str>, woken: Woken, now: Timestamp) -> Breaker {
+        let Woken {
+            circuit,
+            numbers,
+            born,
+            own,
+        } = woken;
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let config = circuit.config().clone();
         let name = [&self.name, "/", key].concat().into();
@@ -396,7 +443,10 @@ impl Shared {
             Arc::clone(key),
             born,
             Arc::clone(&gate),
-            |me| BreakerActor::member(circuit, gate, seq, me, Arc::clone(&self.events)),
+            |me| {
+                let listeners = Arc::clone(&self.listeners);
+                BreakerActor::member(circuit, gate, numbers, own, me, listeners)
+            },
         )
     }
 
@@ -408,7 +458,7 @@ impl Shared {
             report::family_full(&self.name, key.len(), self.table.max(), before);
         }
         let now = self.clock.now();
-        let (circuit, ..) = self.born(self.config(), now);
+        let Woken { circuit, .. } = self.born(self.config(), now);
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let name = [&self.name, "/", key].concat().into();
         let meter = self.nowhere.clone();
@@ -444,6 +494,8 @@ impl Keeper for Shared {
     }
 
     fn retire(&self) {
+        // Before those that are awake are looked for: who wakes from now on sees it.
+        self.retired.store(true, Ordering::Release);
         for member in self.table.awake() {
             member.gate().retire();
         }

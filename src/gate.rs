@@ -20,6 +20,11 @@
 //! The actor ends that (`SeqCst`) before it looks; what was left, the mark on the letterbox and the
 //! request are all in the same one order, so it finds what it was not asked for once more.
 //!
+//! A message that may wait goes straight to its target only if nothing is on its way to the actor, and then
+//! the word says that nothing waits. The actor takes a message off the count (`AcqRel`) after it published
+//! that it waits, and publishes that nothing waits after it sent the last. So who finds the count at zero
+//! (acquire), and only then loads the word (acquire), overtakes none of its own.
+//!
 //! `gate/model.rs` has loom check all this:
 //! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
@@ -39,7 +44,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub(crate) use end::{End, Took};
-pub(crate) use letters::{Held, Letters, OnItsWay, Taken, end_of_drop};
+pub(crate) use letters::{Held, Left, Letters, OnItsWay, Taken, end_of_drop};
 pub(crate) use meter::{Account, Meter};
 #[cfg(feature = "metrics")]
 pub(crate) use meter::{Change, Counts};
@@ -184,12 +189,16 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
+            if word.asks() || word.has(Flags::DUE) {
+                return self.question(word);
+            }
             let reason = match word.state() {
-                CircuitState::Closed | CircuitState::ForcedClosed => return Admission::Pass(word),
-                CircuitState::HalfOpen => return self.question(word),
-                CircuitState::Open if word.has(Flags::DUE) => return self.question(word),
                 CircuitState::Open => Reason::Open,
                 CircuitState::ForcedOpen => Reason::ForcedOpen,
+                // Half-open has asked above.
+                CircuitState::Closed | CircuitState::ForcedClosed | CircuitState::HalfOpen => {
+                    return Admission::Pass(word);
+                }
             };
             let until = self.deadline(word).load(Ordering::Acquire);
             let again = self.load();
@@ -210,7 +219,8 @@ impl Gate {
     }
 
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
-    /// actor's arbiter is blocked, there cannot be a probe for all of them.
+    /// actor's arbiter is blocked, there cannot be a probe for all of them; nor is it the time to send
+    /// more calls after a recovery.
     #[cold]
     fn question(self: &Arc<Self>, word: Word) -> Admission {
         let most = self.config().max_probes().max(MOST_ON_THEIR_WAY);
@@ -218,10 +228,25 @@ impl Gate {
             return Admission::Ask(question);
         }
         self.stripes.for_rejection().count();
-        self.meter.reject(Reason::ProbesInUse);
         let until = Some(self.clock().now() + NO_ROOM_RETRY);
-        let rejected = Rejected::new(&self.origin, Reason::ProbesInUse, word.epoch(), until);
+        let reason = if word.is_ramping() {
+            Reason::RampUp
+        } else {
+            Reason::ProbesInUse
+        };
+        self.meter.reject(reason);
+        let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
+    }
+
+    /// Whether questions are on their way to the actor. Who finds none sees all that came of those before.
+    pub(crate) fn has_questions(&self) -> bool {
+        self.asked.load(Ordering::Acquire) > 0
+    }
+
+    /// Announces a message that may wait where `capacity` may; `None` if too many are on their way.
+    pub(crate) fn ask_to_hold(self: &Arc<Self>, capacity: u32) -> Option<OnItsWay> {
+        OnItsWay::new(self, |gate| &gate.asked, capacity.max(MOST_ON_THEIR_WAY))
     }
 
     /// Whether the clock has reached `until`.
@@ -311,6 +336,25 @@ impl Gate {
         }
     }
 
+    /// What the actor published last: the state, and when it ends by itself.
+    pub(crate) fn published(&self) -> (CircuitState, Option<Timestamp>) {
+        let mut word = self.load();
+        loop {
+            let until = self.deadline(word).load(Ordering::Acquire);
+            let again = self.load();
+            if again == word {
+                let until = (until != NEVER).then(|| Timestamp::from_micros(until));
+                return (word.state(), until);
+            }
+            word = again;
+        }
+    }
+
+    /// Announces one question after the state; `None` if too many wait already.
+    pub(crate) fn inquire(self: &Arc<Self>) -> Option<OnItsWay> {
+        OnItsWay::new(self, |gate| &gate.asked, MOST_ON_THEIR_WAY)
+    }
+
     /// Whether the actor's timers mark deadlines.
     pub(crate) fn is_timed(&self) -> bool {
         self.timed
@@ -370,7 +414,9 @@ impl Gate {
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         // In this order: what is handled meanwhile is seen in what is read after it. What the actor took
         // out and has not handled yet is seen in `empty_at`, the last.
-        self.held.load(Ordering::Acquire) == 0
+        self.asked.load(Ordering::Acquire) == 0
+            && !self.load().has(Flags::WAITING)
+            && self.held.load(Ordering::Acquire) == 0
             && self.owed.load(Ordering::Acquire) == 0
             && !self.has_letters.load(Ordering::Acquire)
             && self.stripes.tallied() == 0
@@ -378,9 +424,14 @@ impl Gate {
             && self.empty_at.load(Ordering::Acquire) <= now.as_micros()
     }
 
+    /// Whether something was left for the actor.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.has_letters.load(Ordering::Acquire)
+    }
+
     /// Whether nothing was left for the actor, and nobody watches.
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.has_letters.load(Ordering::Acquire)
+        !self.has_letters()
             && self.stripes.tallied() == 0
             && self.watch.get().is_none_or(watch::Sender::is_closed)
     }

@@ -34,15 +34,13 @@
 //!
 //! # States
 //!
-//! ```text
-//!            Tripped                 ProbeDue
-//!  Closed ────────────► Open ──────────────────► HalfOpen
-//!    ▲                    ▲   ProbeFailed,           │ │
-//!    │                    └── Inconclusive ──────────┘ │
-//!    └────────────────── Recovered ────────────────────┘
+// As HTML in the page itself: documentation that is served alone has no other files.
+#![doc = include_str!("../examples/pictures/states.svg")]
 //!
-//!  any state ── Forced ──► ForcedOpen / ForcedClosed ── Released ──► Closed
-//! ```
+//! [`CircuitState`] has the same as text. One run of the example `checkout`, whose payment server fails in three
+//! ways:
+//!
+#![doc = include_str!("../examples/pictures/checkout.svg")]
 //!
 //! # Guarantees
 //!
@@ -70,8 +68,12 @@
 //! | state that outlives the process | [`Breakers::export`], [`Breakers::restore`] |
 //! | actors that survive panics | [`BackoffSupervisor`] |
 //! | steering a breaker by its address | [`message`] |
+//! | a readiness probe | [`Breakers::health`] |
+//! | choosing settings, alerts, reading events, a runbook | [`guide`] |
 //! | metrics, with the feature `metrics` | `Breakers::record_metrics` |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
+//! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
+//! | messages without a reply | [`Breaker::tell`], [`TellError`] |
 //!
 //! # Features
 //!
@@ -91,6 +93,9 @@ mod error;
 mod event;
 mod family;
 mod gate;
+pub mod guide;
+mod health;
+mod hold;
 pub mod message;
 mod outcome;
 mod policy;
@@ -100,17 +105,18 @@ mod supervisor;
 #[cfg(feature = "metrics")]
 mod telemetry;
 
-pub use actor::BreakerActor;
+pub use actor::{BreakerActor, HeldCounts};
 pub use breaker::{
-    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, IntoCall, Permit,
-    Settled, Target,
+    AcquireFuture, AskFuture, Breaker, Call, Classifier, Guarded, GuardedAsk, HeldAsk, IntoCall,
+    Permit, Settled, Target, Tell,
 };
 pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
-pub use error::{AskError, CallError, CreateError, Rejected};
-pub use event::{Lagged, StateChanged, Transitions};
+pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, RampUp};
+pub use error::{AskError, CallError, CreateError, Rejected, TellError};
+pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
 pub use family::{Family, FamilyCall};
+pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};

@@ -9,12 +9,12 @@ use actix::{Message, Recipient, WeakRecipient};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::actor::MemberMailbox;
+use crate::actor::{HeldCounts, MemberMailbox, Parcel};
 use crate::caught::Quiet;
 use crate::circuit::{self, Permit, Record};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
-use crate::event::{FeedSender, StateChanged};
+use crate::event::{FeedSender, HeldDropped, StateChanged};
 use crate::gate::{End, Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
 
@@ -141,6 +141,10 @@ pub struct Snapshot {
     pub missed_events: u64,
     /// How often the breaker's own actor was restarted.
     pub restarts: u64,
+    /// How many messages wait inside the breaker now.
+    pub held: usize,
+    /// What became of the messages that were to wait.
+    pub held_counts: HeldCounts,
 }
 
 impl std::ops::Deref for Snapshot {
@@ -238,12 +242,25 @@ pub struct Reset;
 #[rtype(result = "Result<(), ConfigError>")]
 pub struct Reconfigure {
     pub(crate) config: BreakerConfig,
+    /// The settings that a family had before, if it is the family that gives others.
+    pub(crate) of_family: Option<BreakerConfig>,
 }
 
 impl Reconfigure {
     /// Makes the order.
     pub fn new(config: BreakerConfig) -> Self {
-        Self { config }
+        Self {
+            config,
+            of_family: None,
+        }
+    }
+
+    /// Makes the order of a family that had other settings before.
+    pub(crate) fn of_family(config: BreakerConfig, before: BreakerConfig) -> Self {
+        Self {
+            config,
+            of_family: Some(before),
+        }
     }
 }
 
@@ -274,7 +291,42 @@ impl fmt::Debug for Subscribe {
     }
 }
 
+/// Tells an actor of every message that was to wait in the breaker and was not sent.
+///
+/// The actor is held weakly, and told of one drop at a time: the next leaves when it has handled the
+/// last. One that is 64 drops behind misses some, which it sees as a gap in
+/// [`seq`](HeldDropped::seq). The same actor is told once, however often it subscribes.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SubscribeDrops {
+    pub(crate) subscriber: WeakRecipient<HeldDropped>,
+}
+
+impl SubscribeDrops {
+    /// Makes the request, of an `Addr`, a `WeakAddr` or a `Recipient`.
+    pub fn new(subscriber: impl Into<WeakRecipient<HeldDropped>>) -> Self {
+        Self {
+            subscriber: subscriber.into(),
+        }
+    }
+}
+
+impl fmt::Debug for SubscribeDrops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscribeDrops").finish_non_exhaustive()
+    }
+}
+
 // Between the handles and the actor.
+
+/// Puts a message into the actor's care.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Bring {
+    pub(crate) parcel: Box<dyn Parcel>,
+    /// Bounds how many of these wait in the mailbox.
+    pub(crate) question: OnItsWay,
+}
 
 /// A call ended in a way that the record wants to know.
 #[derive(Debug, Message)]
@@ -316,6 +368,14 @@ pub(crate) struct Sampled;
 #[rtype(result = "()")]
 pub(crate) struct Collect;
 
+/// Asks for the circuit as it stands.
+#[derive(Debug, Message)]
+#[rtype(result = "circuit::Snapshot")]
+pub(crate) struct Inspect {
+    /// Bounds how many of these wait in the mailbox.
+    pub(crate) _question: OnItsWay,
+}
+
 /// Asks for what there is to write down.
 #[derive(Message)]
 #[rtype(result = "(BreakerConfig, Record)")]
@@ -326,10 +386,13 @@ pub(crate) struct GetRecord;
 #[rtype(result = "()")]
 pub(crate) struct Serve(pub(crate) MemberMailbox);
 
-/// Has the head of a family tell an actor of the changes of all members.
+/// Has the head of a family tell an actor of what happens to all members.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct FollowFamily(pub(crate) WeakRecipient<StateChanged>);
+pub(crate) enum FollowFamily {
+    Changes(WeakRecipient<StateChanged>),
+    Drops(WeakRecipient<HeldDropped>),
+}
 
 /// Adds a stream to those that are told.
 #[derive(Message)]

@@ -1,9 +1,10 @@
-//! Where jitter comes from: a trait and the default source.
-//! How much a break is lengthened by it is decided in [`config`](crate::config).
+//! Where jitter and the draws of a ramp-up come from: a trait and the default source.
+//! What is made of a number is decided in [`config`](crate::config) and [`circuit`](crate::circuit).
 
 use crate::caught::caught;
 
-/// A source of uniform numbers, asked once for every break when `jitter` is above 0 (R22).
+/// A source of uniform numbers, asked once for every break when `jitter` is above 0 (R22), and once for
+/// every call while a ramp-up admits a share of them (R36).
 ///
 /// It runs inside the decision, so it must be quick and must not block. A source that panics counts
 /// as 0, and so does a number that is not one; numbers outside \[0, 1\] are moved to the nearer end.

@@ -8,7 +8,7 @@ use tracing::{debug, debug_span, error, info, warn};
 use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::Panicked;
 use crate::clock::Timestamp;
-use crate::event::StateChanged;
+use crate::event::{HeldDropped, StateChanged};
 
 /// One target for everything, to filter by.
 const TARGET: &str = "actix_circuit_breaker";
@@ -55,6 +55,20 @@ pub(crate) fn lost_probes(breaker: &str, probes: u64) {
             target: TARGET,
             breaker,
             probes, "circuit breaker passed on the slots of probes that were never settled"
+        );
+    });
+}
+
+pub(crate) fn held_dropped(event: &HeldDropped) {
+    quietly(|| {
+        warn!(
+            target: TARGET,
+            breaker = &*event.breaker,
+            why = %event.why,
+            held_for = %humantime::format_duration(event.held_for),
+            at = event.at.as_micros(),
+            seq = event.seq,
+            "a message that was to wait in a circuit breaker was not sent"
         );
     });
 }

@@ -2,10 +2,14 @@
 //! How their actors are kept running is in `supervisor/backoff.rs`.
 
 mod backoff;
+mod export;
+mod health;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod registry;
 mod saved;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::future::Future;
@@ -20,17 +24,17 @@ pub use saved::{Exported, RefusedRecord, RestoreError};
 
 use crate::actor::BreakerActor;
 use crate::breaker::Breaker;
-use crate::circuit::{Circuit, Record};
+use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
 use crate::family::{self, Family};
 use crate::gate::{Gate, Meter};
-use crate::message::{GetRecord, Snapshot};
+use crate::message::Snapshot;
 use crate::random::{RandomSource, ThreadRandom};
 use crate::report;
-use saved::{Saved, SavedBreaker, SavedFamily};
+use export::tell_refused;
 
 /// How many breakers there may be at most, unless it is set otherwise.
 const MAX_BREAKERS: usize = 1_024;
@@ -92,12 +96,8 @@ struct Gone {
     dead_family: Option<FamilyEntry>,
     /// Records of another process that it did not take over.
     refused: Vec<RefusedRecord>,
-}
-
-fn tell_refused(refused: &[RefusedRecord]) {
-    for RefusedRecord { name, error } in refused {
-        report::record_refused(name, error);
-    }
+    /// Keys that were taken over with an operator's order.
+    ordered: Vec<(Family, String)>,
 }
 
 struct Shared {
@@ -142,7 +142,7 @@ impl BreakersBuilder {
         self
     }
 
-    /// Sets where jitter comes from. Default: the thread's own generator.
+    /// Sets where jitter and the draws of a ramp-up come from. Default: the thread's own generator.
     pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
         self.random = random;
         self
@@ -295,6 +295,10 @@ impl Breakers {
         let mut gone = Gone::default();
         let created = find_or_insert(name, now, &mut gone);
         tell_refused(&gone.refused);
+        for (family, key) in gone.ordered.drain(..) {
+            // Awake, it has a timer that ends the order.
+            drop(family.breaker(key));
+        }
         if let Some(evicted) = &gone.evicted {
             report::evicted(evicted.name());
         }
@@ -365,7 +369,7 @@ impl Breakers {
         }
         self.make_room(&mut registry, name, now, gone)?;
         let highest_epoch = registry.highest_epoch();
-        let events = Arc::default();
+        let listeners = Arc::default();
         let (sender, receiver) = channel::channel(0);
         let family = Family::new(family::Parts {
             name: name.into(),
@@ -375,32 +379,36 @@ impl Breakers {
             max_keys: self.shared.max_keys,
             highest_epoch,
             head: Addr::new(sender),
-            events: Arc::clone(&events),
+            listeners: Arc::clone(&listeners),
         });
         let keeper = family.keeper();
-        let (_, end) = self
+        let (gate, end) = self
             .start_actor(
                 (name, config, now),
                 None,
                 highest_epoch,
                 (receiver, family.meter().clone()),
-                move |circuit, gate| BreakerActor::head(circuit, gate, keeper, events),
+                move |circuit, gate| BreakerActor::head(circuit, gate, keeper, listeners),
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
         if let Some(saved) = registry.waiting.take_family(name) {
             for (key, entry) in saved.keys {
                 let taken = entry.good().and_then(|saved| {
                     let record = saved.record_for(&family.config())?;
-                    family
-                        .take_over(&key, record, now)
-                        .ok_or(RestoreError::Full)
+                    let state = record.state();
+                    let taken = family.take_over(&key, record, now);
+                    taken.ok_or(RestoreError::Full).map(|()| state)
                 });
                 let full_name = [name, "/", &key].concat();
-                registry.waiting.or_refuse(full_name, taken);
+                let taken = registry.waiting.or_refuse(full_name, taken);
+                if let Some(CircuitState::ForcedOpen | CircuitState::ForcedClosed) = taken {
+                    gone.ordered.push((family.clone(), key));
+                }
             }
         }
         gone.refused = registry.waiting.untold();
-        registry.insert_family(FamilyEntry::new(family.clone(), end));
+        let head = Breaker::new(family.head().clone(), gate);
+        registry.insert_family(FamilyEntry::new(family.clone(), head, end));
         Ok((family, Found::Made))
     }
 
@@ -528,88 +536,6 @@ impl Breakers {
     /// included; of each named breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
         self.registry().subscribe(subscriber.into());
-    }
-
-    /// Returns what all breakers and families remember, to be written down for another process; see
-    /// [`restore`](Self::restore). Breakers whose actors are gone, and keys that are closed and empty, are
-    /// left out.
-    ///
-    /// The questions are sent now; the future collects the answers. Dropping it loses nothing.
-    pub fn export(&self) -> impl Future<Output = Exported> + Send + 'static + use<> {
-        let (breakers, families) = {
-            let registry = self.registry();
-            let breakers: Vec<_> = registry.breakers().cloned().collect();
-            (breakers, registry.families())
-        };
-        let requests: Vec<_> = breakers
-            .iter()
-            .map(|breaker| (breaker.name().to_owned(), breaker.addr().send(GetRecord)))
-            .collect();
-        async move {
-            let mut saved = Saved::default();
-            for (name, request) in requests {
-                if let Ok((config, record)) = request.await {
-                    saved.add(name, SavedBreaker::new(&config, record));
-                }
-            }
-            for family in families {
-                let records = family.records().await;
-                let keys = records
-                    .into_iter()
-                    .map(|(key, config, record)| (key, SavedBreaker::new(&config, record)));
-                saved.add_family(family.name().to_owned(), SavedFamily::new(keys));
-            }
-            Exported::new(saved)
-        }
-    }
-
-    /// Has breakers and families take over what another process wrote down, when they are made: so restore
-    /// before you create. Returns how many records wait for that.
-    ///
-    /// The rest of a break, the number of failed rounds, failures and an operator's order survive; leases
-    /// of probes do not (R29). A record that is corrupt, or of a breaker with other settings, is refused,
-    /// and the breaker starts closed; so is the whole if it is of another version. The log warns of each,
-    /// and [`refused_records`](Self::refused_records) lists them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use actix_circuit_breaker::{BreakerConfig, Breakers, CircuitState, message::ForceOpen};
-    ///
-    /// # #[actix::main]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let breakers = Breakers::start();
-    /// let mail = breakers.create("mail", BreakerConfig::default())?;
-    /// mail.force_open(ForceOpen::new("maintenance")).await??;
-    /// let text = serde_json::to_string(&breakers.export().await)?;
-    ///
-    /// // In the next process:
-    /// let breakers = Breakers::start();
-    /// breakers.restore(serde_json::from_str(&text)?);
-    /// let mail = breakers.create("mail", BreakerConfig::default())?;
-    /// assert_eq!(mail.state(), CircuitState::ForcedOpen);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn restore(&self, exported: Exported) -> usize {
-        let (waiting, refused) = {
-            let registry = &mut *self.registry();
-            let waiting = match exported.into_saved() {
-                Ok(saved) => registry.restore(saved),
-                Err(error) => {
-                    registry.waiting.refuse(String::new(), error);
-                    0
-                }
-            };
-            (waiting, registry.waiting.untold())
-        };
-        tell_refused(&refused);
-        waiting
-    }
-
-    /// Returns the records that were not taken over so far, the first 1,024 of them.
-    pub fn refused_records(&self) -> Vec<RefusedRecord> {
-        self.registry().waiting.refused().to_vec()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

@@ -31,8 +31,8 @@ use actix_circuit_breaker::circuit::{
     Calls, Cause, Circuit, CircuitState, Lifetime, Permit, Reason, Record, Settlement, Transition,
 };
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, Outcome, RandomSource, SlowCall, Timestamp, TripPolicy, TripRule,
-    Window,
+    Backoff, BreakerConfig, Outcome, RampUp, RandomSource, SlowCall, Timestamp, TripPolicy,
+    TripRule, Window,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -88,6 +88,8 @@ struct Settings {
     successes_to_close: u32,
     probe_timeout: Option<u64>,
     max_inconclusive: u32,
+    /// Duration and initial share.
+    ramp_up: Option<(u64, f64)>,
 }
 
 /// Trips on three failures, two of them at one instant.
@@ -192,6 +194,9 @@ impl Settings {
         }
         if let Some(timeout) = self.probe_timeout {
             builder = builder.probe_timeout(self.span(timeout));
+        }
+        if let Some((duration, share)) = self.ramp_up {
+            builder = builder.ramp_up(RampUp::new(self.span(duration), share));
         }
         builder.build().expect("valid settings")
     }
@@ -332,6 +337,8 @@ struct Model {
     epoch: u64,
     attempt: u32,
     newest: u64,
+    /// When the last recovery was, if its ramp-up was not seen to end.
+    recovered: Option<u64>,
     /// Every sample since the window was last emptied, oldest first, none ever dropped.
     samples: Vec<Sample>,
     /// Every probe of this round.
@@ -358,6 +365,7 @@ impl Model {
             epoch: now,
             attempt: 0,
             newest: now,
+            recovered: None,
             samples: Vec::new(),
             probes: Vec::new(),
             votes: Vec::new(),
@@ -398,6 +406,8 @@ impl Model {
         };
         let from = self.state();
         self.stand = stand;
+        self.recovered =
+            (cause == Cause::Recovered && self.settings.ramp_up.is_some()).then_some(now);
         self.samples.clear();
         self.probes.clear();
         self.votes.clear();
@@ -426,21 +436,55 @@ impl Model {
     fn start_break(&mut self, attempt: u32, cause: Cause, now: u64) {
         let mut random = 0.0;
         if self.settings.jitter > 0.0 {
-            random = RANDOM[self.drawn % RANDOM.len()];
-            self.drawn += 1;
+            random = self.draw();
         }
         self.attempt = attempt;
         let until = now + self.settings.break_length(attempt, random);
         self.go(Stand::Open { until }, cause, now);
     }
 
+    fn draw(&mut self) -> f64 {
+        self.drawn += 1;
+        RANDOM[(self.drawn - 1) % RANDOM.len()]
+    }
+
+    /// R36: when the ramp-up is over.
+    fn ramp_end(&self) -> Option<u64> {
+        let (duration, _) = self.settings.ramp_up?;
+        Some(self.recovered? + self.settings.micros(duration))
+    }
+
+    /// R36
+    fn share(&self, now: u64) -> Option<f64> {
+        let (duration, share) = self.settings.ramp_up?;
+        let passed = now - self.recovered?;
+        let duration = self.settings.micros(duration);
+        (passed < duration).then(|| share + (1.0 - share) * (passed as f64 / duration as f64))
+    }
+
+    /// R36
+    fn ramp_refusal(&mut self, now: u64) -> Option<Refusal> {
+        let share = self.share(now)?;
+        if share >= 1.0 || self.draw() < share {
+            return None;
+        }
+        Some(Refusal {
+            reason: Reason::RampUp,
+            retry_after: Some((self.ramp_end()? - now).min(SECOND)),
+        })
+    }
+
     fn order_is_over(&self, now: u64) -> bool {
         matches!(&self.stand, Stand::Forced { until: Some(until), .. } if *until <= now)
     }
 
-    /// R3, R8, R23
+    /// R3, R8, R23, R36
     fn begin(&mut self, now: u64) -> u64 {
         let now = now.max(self.newest);
+        if self.recovered.is_some() && self.share(now).is_none() {
+            self.newest = now;
+            self.recovered = None;
+        }
         if self.order_is_over(now) {
             self.newest = now;
             if let Stand::Forced {
@@ -516,7 +560,7 @@ impl Model {
 
     fn acquire(&mut self, timeout: u64, now: u64) -> Result<ModelPermit, Refusal> {
         let now = self.begin(now);
-        if let Some(refusal) = self.refusal(now) {
+        if let Some(refusal) = self.refusal(now).or_else(|| self.ramp_refusal(now)) {
             self.calls.rejected += 1;
             return Err(refusal);
         }
@@ -751,6 +795,9 @@ impl Model {
             self.samples.clear();
         }
         self.settings = settings.clone();
+        if self.recovered.is_some() && self.share(now).is_none() {
+            self.recovered = None; // R36
+        }
         if let Stand::Open { until } = &mut self.stand {
             *until = (*until).min(now + self.settings.longest_break());
         }
@@ -766,6 +813,7 @@ impl Model {
         }
         self.probes.clear();
         self.votes.clear();
+        self.recovered = self.recovered.map(|recovered| recovered.min(now));
         match &mut self.stand {
             Stand::Open { until } => *until = (*until).min(now + self.settings.longest_break()),
             Stand::HalfOpen { due } => {
@@ -777,14 +825,18 @@ impl Model {
         }
     }
 
-    // R31; a rate policy's newest sample counts, whatever its outcome.
+    // R31, R36; a rate policy's newest sample counts, whatever its outcome.
     fn lifetime(&self, now: u64) -> Lifetime {
         let margin = self.settings.margin();
         let end = match &self.stand {
-            Stand::Closed => match self.window(now).last() {
-                None => return Lifetime::None,
-                Some(sample) => sample.at + margin,
-            },
+            Stand::Closed => {
+                let window = self.window(now).last().map(|sample| sample.at + margin);
+                let ramp = self.share(now).and_then(|_| self.ramp_end());
+                match window.into_iter().chain(ramp).max() {
+                    None => return Lifetime::None,
+                    Some(end) => end,
+                }
+            }
             Stand::Open { until } => until + margin,
             Stand::HalfOpen { due } => {
                 self.probes
@@ -913,6 +965,7 @@ fn settings(unit: u64) -> impl Strategy<Value = Settings> {
         1..5_u32,
         proptest::option::of(7..20_u64),
         1..4_u32,
+        proptest::option::of((1..30_u64, prop_oneof![Just(0.125), Just(0.5), Just(1.0)])),
     )
         .prop_map(
             move |(
@@ -924,6 +977,7 @@ fn settings(unit: u64) -> impl Strategy<Value = Settings> {
                 successes_to_close,
                 probe_timeout,
                 max_inconclusive,
+                ramp_up,
             )| Settings {
                 unit,
                 policy,
@@ -935,6 +989,7 @@ fn settings(unit: u64) -> impl Strategy<Value = Settings> {
                 successes_to_close,
                 probe_timeout,
                 max_inconclusive,
+                ramp_up,
             },
         )
 }
@@ -948,6 +1003,18 @@ fn cases() -> impl Strategy<Value = ([Settings; 3], Vec<Input>)> {
                 [first.clone(), Settings { policy, ..first }, other]
             });
         (three, proptest::collection::vec(input(), 1..90))
+    })
+}
+
+/// Cases that recover often: the first probe decides, and the first settings ramp up.
+fn recovering() -> impl Strategy<Value = ([Settings; 3], Vec<Input>)> {
+    let ramp_up = (1..30_u64, prop_oneof![Just(0.125), Just(0.5)]);
+    (cases().boxed(), ramp_up).prop_map(|((mut settings, inputs), ramp_up)| {
+        for one in &mut settings {
+            one.successes_to_close = 1;
+        }
+        settings[0].ramp_up = Some(ramp_up);
+        (settings, inputs)
     })
 }
 
@@ -982,6 +1049,7 @@ struct World {
     policies: Vec<TripPolicy>,
     present: usize,
     circuit: Circuit,
+    random: Arc<Turns>,
     clock: u64,
     outstanding: Vec<(Permit, usize)>,
     given_out: usize,
@@ -1005,8 +1073,10 @@ impl World {
             policies.push(policy.unwrap_or_else(|| one.policy()));
         }
         let config = settings[0].config(policies[0].clone());
+        let random = Arc::new(Turns(AtomicUsize::new(0)));
         Self {
-            circuit: Circuit::with_random(config, Arc::new(Turns(AtomicUsize::new(0))), at(clock)),
+            circuit: Circuit::with_random(config, random.clone(), at(clock)),
+            random,
             settings,
             policies,
             present: 0,
@@ -1057,20 +1127,20 @@ impl World {
         }
     }
 
-    /// Tells whether the rules say exactly what a restored circuit does. `restore` takes no random source,
-    /// so a jittered one is left alone; and so is a closed one that has seen later than `now`: whether a
-    /// failure that was out of the window comes back in is open, and of no matter.
+    /// Tells whether the rules say exactly what a restored circuit does. A closed one that has seen later
+    /// than `now` is left alone: whether a failure that was out of the window comes back in is open, and of
+    /// no matter.
     fn can_restore(&self) -> bool {
         let record = self.circuit.record();
-        let behind = self.now() < record.newest() && record.state() == CircuitState::Closed;
-        !behind && self.settings.iter().all(|settings| settings.jitter == 0.0)
+        self.now() >= record.newest() || record.state() != CircuitState::Closed
     }
 
     fn restore(&mut self) {
         let text = serde_json::to_string(self.circuit.record()).expect("a record is written");
         let record: Record = serde_json::from_str(&text).expect("and read");
         assert_eq!(&record, self.circuit.record());
-        self.circuit = Circuit::restore(self.config(self.present), record, self.now());
+        let (config, now) = (self.config(self.present), self.now());
+        self.circuit = Circuit::restore_with_random(config, record, self.random.clone(), now);
     }
 
     fn move_clock(&mut self, input: &Input) {
@@ -1295,7 +1365,8 @@ impl Both {
         assert_eq!(record.epoch(), model.epoch);
         assert_eq!(record.attempt(), model.attempt);
         assert_eq!(record.newest(), at(model.newest));
-        assert_eq!(circuit.next_deadline(), model.until().map(at));
+        let deadline = model.until().or(model.ramp_end());
+        assert_eq!(circuit.next_deadline(), deadline.map(at));
 
         let clock = self.world.now();
         let now = self.world.clock.max(model.newest);
@@ -1326,6 +1397,7 @@ impl Both {
         assert_eq!(snapshot.attempt, model.attempt);
         let shown = !(over && state == CircuitState::Closed);
         assert_eq!(snapshot.until, model.until().filter(|_| shown).map(at));
+        assert_eq!(snapshot.ramp_share, model.share(now));
         let order = !over && matches!(model.stand, Stand::Forced { .. });
         assert_eq!(snapshot.reason.as_deref(), order.then_some("an order"));
         assert_eq!(
@@ -1367,7 +1439,7 @@ fn cases_and_seed(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases_and_seed(600))]
 
-    /// R1 to R4, R6 to R9, R11 to R18, R22 to R25, R28, R29, R31, R35
+    /// R1 to R4, R6 to R9, R11 to R18, R22 to R25, R28, R29, R31, R35, R36
     #[test]
     fn the_circuit_does_what_the_model_does((settings, inputs) in cases()) {
         let world = World::new(settings.clone());
@@ -1379,6 +1451,21 @@ proptest! {
         }
     }
 
+    /// R36, from a round of probes on
+    #[test]
+    fn a_recovering_circuit_does_what_the_model_does((settings, inputs) in recovering()) {
+        let world = World::new(settings.clone());
+        let model = Model::new(settings[0].clone(), world.clock);
+        let mut both = Both { world, model, permits: Vec::new() };
+        // The end of a forced open is a break that is over (R23).
+        both.step(&Input::ForceOpen(Some(1)));
+        both.step(&Input::Forward(1, 0));
+        both.step(&Input::Call(Outcome::Success));
+        assert_eq!(both.model.recovered, Some(both.world.clock));
+        for input in &inputs {
+            both.step(input);
+        }
+    }
 }
 
 proptest! {
@@ -1619,6 +1706,7 @@ fn the_inputs_reach_every_cause_refusal_and_settlement() {
         "refused: open",
         "refused: half-open with all probes in use",
         "refused: forced open",
+        "refused: ramping up",
         "Counted",
         "Late",
         "tripped: closed to open by Consecutive",

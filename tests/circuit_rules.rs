@@ -16,8 +16,8 @@ use actix_circuit_breaker::circuit::{
     Cause, Circuit, Lifetime, Panicked, Permit, Record, Settlement,
 };
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, BreakerConfigBuilder, CircuitState, Outcome, SlowCall, Timestamp,
-    TripPolicy, TripRule, Window,
+    Backoff, BreakerConfig, BreakerConfigBuilder, CircuitState, Outcome, RandomSource, SlowCall,
+    ThreadRandom, Timestamp, TripPolicy, TripRule, Window,
 };
 
 const START: Timestamp = Timestamp::from_micros(0);
@@ -207,6 +207,15 @@ fn a_custom_rule_sees_its_newest_hundred_failures_within_its_lookback() {
     assert_eq!(circuit.record().state(), CircuitState::Open);
 }
 
+// R18
+#[test]
+fn a_custom_rule_keeps_its_failures_over_a_success_unless_it_says_otherwise() {
+    let mut circuit = circuit(TripPolicy::Custom(Arc::new(Rule::default())));
+    fail(&mut circuit, ms(0));
+    succeed(&mut circuit, ms(0));
+    assert_eq!(failures(&circuit, ms(0)), 1);
+}
+
 // R18, R27
 #[test]
 fn a_custom_rule_that_panics_does_not_trip_and_is_reported() {
@@ -222,6 +231,18 @@ fn a_custom_rule_that_panics_does_not_trip_and_is_reported() {
     rule.trips.store(true, Ordering::SeqCst);
     fail(&mut circuit, ms(0));
     assert_eq!(circuit.record().state(), CircuitState::Open);
+}
+
+// R22: or all that opened together would probe together.
+#[test]
+fn the_default_random_source_spreads_its_numbers() {
+    let numbers: Vec<f64> = (0..1_000)
+        .map(|_| ThreadRandom::default().uniform())
+        .collect();
+    for tenth in 0..10 {
+        let (low, high) = (f64::from(tenth) / 10.0, f64::from(tenth + 1) / 10.0);
+        assert!(numbers.iter().any(|number| (low..high).contains(number)));
+    }
 }
 
 // R22, R27
@@ -355,6 +376,27 @@ fn failures_that_are_out_of_the_window_at_the_restore_are_forgotten() {
     assert_eq!(there.record().state(), CircuitState::Closed);
 }
 
+// R3, R29: restoring does not move the newest instant, so a clock that was ahead then costs no failure.
+#[test]
+fn a_failure_too_old_at_the_restore_counts_again_when_the_clock_steps_back() {
+    let within = Duration::from_secs(10);
+    for trip in [
+        TripPolicy::ConsecutiveFailures {
+            failures: 2,
+            within: Some(within),
+        },
+        rate(1.0, 2, Window::Time(within), None),
+    ] {
+        let mut circuit = circuit(trip);
+        fail(&mut circuit, ms(0));
+        let mut there = restored(&circuit, ms(10_000));
+        assert_eq!(failures(&there, ms(10_000)), 0);
+        assert_eq!(failures(&there, ms(9_999)), 1);
+        fail(&mut there, ms(9_999));
+        assert_eq!(there.record().state(), CircuitState::Open);
+    }
+}
+
 // R3, R22
 #[test]
 fn a_restored_break_is_no_longer_than_the_longest_with_jitter_and_backoff() {
@@ -385,6 +427,80 @@ fn a_window_of_another_kind_of_policy_is_dropped_at_the_restore() {
     let there = Circuit::restore(other, circuit.record().clone(), ms(0));
     assert_eq!(there.snapshot(ms(0)).samples, 0);
     assert_eq!(there.lifetime(ms(0)), Lifetime::None);
+}
+
+// R18, R29: of the failures that a count remembers, a custom rule takes over the newest hundred.
+#[test]
+fn a_custom_rule_takes_over_no_more_than_a_hundred_failures() {
+    let mut circuit = circuit(TripPolicy::FailureCount {
+        failures: 1_000,
+        within: Duration::from_secs(60),
+        reset_on_success: false,
+    });
+    for count in 1..=150 {
+        fail(&mut circuit, ms(count));
+    }
+    let custom = builder(TripPolicy::Custom(Arc::new(Rule::default())));
+    let custom = custom.build().unwrap();
+    let there = Circuit::restore(custom, circuit.record().clone(), ms(150));
+    assert_eq!(failures(&there, ms(150)), 100);
+    // Those up to 50 were left behind.
+    assert_eq!(failures(&there, ms(60_050)), 100);
+    assert_eq!(failures(&there, ms(60_051)), 99);
+}
+
+// R29: and one that trips earlier than the present run is long waits for one failure more.
+#[test]
+fn a_run_of_failures_goes_on_after_the_restore() {
+    for (failed, limit, expected) in [(1, 3, 1), (2, 3, 2), (2, 2, 1)] {
+        let mut circuit = circuit(run(3));
+        for _ in 0..failed {
+            fail(&mut circuit, ms(0));
+        }
+        let config = builder(run(limit)).build().unwrap();
+        let mut there = Circuit::restore(config, circuit.record().clone(), ms(1));
+        assert_eq!(failures(&there, ms(1)), expected);
+        for _ in expected..u64::from(limit) {
+            assert_eq!(there.record().state(), CircuitState::Closed);
+            fail(&mut there, ms(1));
+        }
+        assert_eq!(there.record().state(), CircuitState::Open);
+    }
+}
+
+// R29: under a smaller window of calls, what falls out of it is forgotten to the very call.
+#[test]
+fn a_smaller_window_of_calls_takes_over_the_newest_calls_alone() {
+    for (failed, expected) in [(1, 0), (2, 0), (3, 1), (5, 1)] {
+        let mut circuit = circuit(rate(1.0, 5, Window::Calls(5), None));
+        for count in 1..=5 {
+            if count == failed {
+                fail(&mut circuit, ms(count));
+            } else {
+                succeed(&mut circuit, ms(count));
+            }
+        }
+        let smaller = builder(rate(1.0, 1, Window::Calls(3), None))
+            .build()
+            .unwrap();
+        let there = Circuit::restore(smaller, circuit.record().clone(), ms(5));
+        let shown = there.snapshot(ms(5));
+        assert_eq!((shown.failures, shown.samples), (expected, 3), "{failed}");
+    }
+}
+
+// R29: a bucket that holds no call is nothing to remember.
+#[test]
+fn an_empty_bucket_is_dropped_at_the_restore() {
+    let mut circuit = circuit(rate(1.0, 5, Window::Time(Duration::from_secs(10)), None));
+    fail(&mut circuit, ms(0));
+    let text = serde_json::to_string(circuit.record()).unwrap();
+    let emptied = text.replace(r#""samples":1"#, r#""samples":0"#);
+    assert_ne!(text, emptied);
+    let record: Record = serde_json::from_str(&emptied).unwrap();
+    let there = Circuit::restore(circuit.config().clone(), record, ms(0));
+    let text = serde_json::to_string(there.record()).unwrap();
+    assert!(!text.contains("samples"), "{text}");
 }
 
 // R11, FAILURE_CASES 37: a probe of an earlier round

@@ -8,13 +8,14 @@
 //! - by how much the epoch grew, `now` for one that begins at the input's instant (R1); the attempt;
 //! - `until`: when the break or the order ends, in seconds from the input's instant;
 //! - `seen`: the newest instant, likewise;
-//! - what is remembered: failures while closed; while half-open the probes that hold a slot, successes
-//!   and inconclusive probes; the reason of an order;
+//! - what is remembered: failures while closed, and the share that a ramp-up admits; while half-open the
+//!   probes that hold a slot, successes and inconclusive probes; the reason of an order;
 //! - the transitions, each as cause, from, to;
 //! - the rules that say so.
 //!
 //! The settings: three consecutive failures within 100 s trip; a break is 10 s and doubles up to 40 s;
-//! two probes at once, two successes close, two inconclusive probes open; a lease is 5 s.
+//! two probes at once, two successes close, two inconclusive probes open; a lease is 5 s; a recovery admits
+//! a quarter of the calls at once, and all of them after 10 s. What is drawn at an input is a half.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -30,15 +31,23 @@
     reason = "helpers of tests; a panic is a failed test, the numbers are small, and an arm stands for a row"
 )]
 
+use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_circuit_breaker::circuit::{Circuit, Permit, Record, Settlement};
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, BreakerConfigBuilder, CircuitState, Outcome, Timestamp, TripPolicy,
+    Backoff, BreakerConfig, BreakerConfigBuilder, CircuitState, Outcome, RampUp, Timestamp,
+    TripPolicy,
 };
 
 /// The instant of every input.
 const NOW: Timestamp = Timestamp::from_micros(2_000_000_000);
+
+thread_local! {
+    /// What the random source answers: the circuit of a row is made with all calls admitted.
+    static DRAWN: Cell<f64> = const { Cell::new(0.0) };
+}
 
 /// `seconds` from the input's instant, before or after it.
 fn at(seconds: f64) -> Timestamp {
@@ -68,6 +77,7 @@ fn settings() -> BreakerConfigBuilder {
         .successes_to_close(2)
         .max_inconclusive(2)
         .probe_timeout(Duration::from_secs(5))
+        .ramp_up(RampUp::new(Duration::from_secs(10), 0.25))
 }
 
 /// A circuit in some state, with a permit of its epoch where there is one, and one of an earlier epoch.
@@ -95,7 +105,8 @@ fn fail(circuit: &mut Circuit, seconds: f64) {
 
 /// An empty circuit, and a permit of an earlier epoch.
 fn closed() -> (Circuit, Permit) {
-    let mut circuit = Circuit::new(settings().build().unwrap(), at(-900.0));
+    let config = settings().build().unwrap();
+    let mut circuit = Circuit::with_random(config, Arc::new(|| DRAWN.get()), at(-900.0));
     let late = acquire(&mut circuit, -900.0);
     circuit.reset(at(-900.0));
     (circuit, late)
@@ -111,11 +122,24 @@ fn open(seconds: f64) -> (Circuit, Permit) {
     (circuit, late)
 }
 
+/// Recovered `seconds` ago.
+fn recovered(seconds: f64) -> (Circuit, Permit) {
+    let (mut circuit, late) = open(-seconds - 1.0);
+    for _ in 0..2 {
+        let probe = acquire(&mut circuit, -seconds);
+        settle(&mut circuit, probe, Outcome::Success, -seconds);
+    }
+    (circuit, late)
+}
+
 fn given(state: &str) -> Given {
+    DRAWN.set(0.0);
     let (mut circuit, late) = match state {
         "closed" | "closed, with failures" => closed(),
         "open" => open(5.0),
         "open, due" => open(0.0),
+        "closed, ramping up" => recovered(2.5),
+        "closed, its ramp-up over" => recovered(10.0),
         _ if state.starts_with("half-open") => open(-10.0),
         _ => closed(),
     };
@@ -131,7 +155,8 @@ fn given(state: &str) -> Given {
     let mut current = None;
     match state {
         "closed" => current = Some(acquire(&mut circuit, -1.0)),
-        "closed, with failures" => {
+        "closed, its ramp-up over" => current = Some(acquire(&mut circuit, -5.0)),
+        "closed, with failures" | "closed, ramping up" => {
             current = Some(acquire(&mut circuit, -2.0));
             fail(&mut circuit, -1.0);
             fail(&mut circuit, -1.0);
@@ -173,6 +198,7 @@ fn given(state: &str) -> Given {
         _ => panic!("no such state: {state}"),
     }
     while circuit.pop_transition().is_some() {}
+    DRAWN.set(0.5);
     Given {
         circuit,
         current,
@@ -334,7 +360,12 @@ fn row(state: &str, input: &str) -> String {
     }
     let due = if shown.probe_due { ", due" } else { "" };
     let remembers = match shown.state {
-        CircuitState::Closed => format!("{} failures", shown.failures),
+        CircuitState::Closed => {
+            let share = shown
+                .ramp_share
+                .map_or_else(String::new, |share| format!(", share {share}"));
+            format!("{} failures{share}", shown.failures)
+        }
         CircuitState::HalfOpen => format!(
             "{} held, {} ok, {} inconclusive",
             shown.probes_in_flight, shown.successes, shown.inconclusive
@@ -489,6 +520,78 @@ fn every_input_while_closed_with_failures() {
         restore                    | done        | closed        | now   | 0       | -     | -1   | 2 failures | -                             | R29
         restore, clock 60 s back   | done        | closed        | now   | 0       | -     | -60  | 2 failures | -                             | R29
         look                       | admits      | closed        | +0    | 0       | -     | -1   | 2 failures | -                             | R8
+        ",
+    );
+}
+
+#[test]
+fn every_input_while_ramping_up() {
+    check(
+        "closed, ramping up",
+        "
+        input                      | answer      | state         | epoch | attempt | until | seen | remembers                | transitions                   | rules
+        acquire                    | RampUp 1    | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R9 R36
+        acquire, clock 60 s back   | RampUp 1    | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.3625 | -                             | R3 R36
+        success                    | counted     | closed        | +0    | 0       | -     | 0    | 0 failures, share 0.4375 | -                             | R17 R36
+        failure                    | counted     | open          | +1    | 0       | 10    | 0    | -                        | tripped, closed, open         | R17 R18 R22
+        ignored                    | counted     | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R17
+        reclaim                    | counted     | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R10 R19
+        late success               | late        | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R11
+        late failure               | late        | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R11
+        late ignored               | late        | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R11
+        late reclaim               | late        | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R11
+        advance                    | done        | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R28
+        advance, clock 60 s back   | done        | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.3625 | -                             | R3 R28
+        force open                 | done        | forced open   | +1    | 0       | -     | 0    | new                      | forced, closed, forced open   | R23 R36
+        force open, ttl 3 s        | done        | forced open   | +1    | 0       | 3     | 0    | new                      | forced, closed, forced open   | R23
+        force open, ttl 0          | invalid ttl | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R33
+        force closed               | done        | forced closed | +1    | 0       | -     | 0    | new                      | forced, closed, forced closed | R23 R36
+        force closed, ttl 3 s      | done        | forced closed | +1    | 0       | 3     | 0    | new                      | forced, closed, forced closed | R23
+        force closed, ttl 0        | invalid ttl | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R33
+        release                    | done        | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R23
+        reset                      | done        | closed        | +1    | 0       | -     | 0    | 0 failures               | -                             | R24 R36
+        reconfigure, equal         | done        | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R35
+        reconfigure, other policy  | done        | closed        | +0    | 0       | -     | 0    | 0 failures, share 0.4375 | -                             | R35 R36
+        reconfigure, breaks of 2 s | done        | closed        | +0    | 0       | -     | 0    | 2 failures, share 0.4375 | -                             | R35
+        restore                    | done        | closed        | now   | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R29 R36
+        restore, clock 60 s back   | done        | closed        | now   | 0       | -     | -60  | 2 failures, share 0.25   | -                             | R29 R36
+        look                       | admits      | closed        | +0    | 0       | -     | -1   | 2 failures, share 0.4375 | -                             | R8 R36
+        ",
+    );
+}
+
+#[test]
+fn every_input_while_closed_its_ramp_up_over() {
+    check(
+        "closed, its ramp-up over",
+        "
+        input                      | answer      | state         | epoch | attempt | until | seen | remembers               | transitions                   | rules
+        acquire                    | call        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R4 R6 R36
+        acquire, clock 60 s back   | call        | closed        | +0    | 0       | -     | -5   | 0 failures, share 0.625 | -                             | R3 R36
+        success                    | counted     | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R17
+        failure                    | counted     | closed        | +0    | 0       | -     | 0    | 1 failures              | -                             | R17 R18
+        ignored                    | counted     | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R17
+        reclaim                    | counted     | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R10 R19
+        late success               | late        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R11
+        late failure               | late        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R11
+        late ignored               | late        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R11
+        late reclaim               | late        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R11
+        advance                    | done        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R28 R36
+        advance, clock 60 s back   | done        | closed        | +0    | 0       | -     | -5   | 0 failures, share 0.625 | -                             | R3 R28
+        force open                 | done        | forced open   | +1    | 0       | -     | 0    | new                     | forced, closed, forced open   | R23
+        force open, ttl 3 s        | done        | forced open   | +1    | 0       | 3     | 0    | new                     | forced, closed, forced open   | R23
+        force open, ttl 0          | invalid ttl | closed        | +0    | 0       | -     | -5   | 0 failures              | -                             | R33
+        force closed               | done        | forced closed | +1    | 0       | -     | 0    | new                     | forced, closed, forced closed | R23
+        force closed, ttl 3 s      | done        | forced closed | +1    | 0       | 3     | 0    | new                     | forced, closed, forced closed | R23
+        force closed, ttl 0        | invalid ttl | closed        | +0    | 0       | -     | -5   | 0 failures              | -                             | R33
+        release                    | done        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R23
+        reset                      | done        | closed        | +1    | 0       | -     | 0    | 0 failures              | -                             | R24
+        reconfigure, equal         | done        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R35 R36
+        reconfigure, other policy  | done        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R35
+        reconfigure, breaks of 2 s | done        | closed        | +0    | 0       | -     | 0    | 0 failures              | -                             | R35
+        restore                    | done        | closed        | now   | 0       | -     | -5   | 0 failures              | -                             | R29
+        restore, clock 60 s back   | done        | closed        | now   | 0       | -     | -60  | 0 failures, share 0.25  | -                             | R29 R36
+        look                       | admits      | closed        | +0    | 0       | -     | -5   | 0 failures              | -                             | R8 R36
         ",
     );
 }
@@ -913,7 +1016,7 @@ fn every_input_while_half_open_a_success_short() {
         input                      | answer      | state         | epoch | attempt | until | seen | remembers                    | transitions                      | rules
         acquire                    | probe       | half-open     | +0    | 1       | -     | 0    | 2 held, 1 ok, 0 inconclusive | -                                | R7
         acquire, clock 60 s back   | probe       | half-open     | +0    | 1       | -     | -1   | 2 held, 1 ok, 0 inconclusive | -                                | R3 R7
-        success                    | counted     | closed        | +1    | 0       | -     | 0    | 0 failures                   | recovered, half-open, closed     | R13
+        success                    | counted     | closed        | +1    | 0       | -     | 0    | 0 failures, share 0.25       | recovered, half-open, closed     | R13 R36
         failure                    | counted     | open          | +1    | 2       | 40    | 0    | -                            | probe failed, half-open, open    | R14 R22
         ignored                    | counted     | half-open     | +0    | 1       | -     | 0    | 0 held, 1 ok, 1 inconclusive | -                                | R15
         reclaim                    | counted     | half-open     | +0    | 1       | -     | 0    | 0 held, 1 ok, 0 inconclusive | -                                | R10 R15

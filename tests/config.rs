@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use actix_circuit_breaker::circuit::Circuit;
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, SlowCall, Timestamp, TripPolicy,
-    TripRule, Window,
+    Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, RampUp, SlowCall, Timestamp,
+    TripPolicy, TripRule, Window,
 };
 use proptest::prelude::*;
 
@@ -142,6 +142,12 @@ fn a_count_of_zero_is_refused() {
         "0",
         COUNT,
     );
+    refused(
+        builder().hold(Hold::new(0, secs(1), secs(1))),
+        "hold.capacity",
+        "0",
+        COUNT,
+    );
 }
 
 /// Every setting that is a span, in a builder that is otherwise valid.
@@ -152,6 +158,10 @@ fn with_span(span: Duration) -> Vec<(&'static str, BreakerConfigBuilder)> {
         ("break_duration", builder().break_duration(span)),
         ("backoff.max", builder().backoff(Backoff::new(2.0, span))),
         ("probe_timeout", builder().probe_timeout(span)),
+        (
+            "ramp_up.duration",
+            builder().ramp_up(RampUp::new(span, 0.5)),
+        ),
         ("trip.within", builder().trip(consecutive(1, Some(span)))),
         ("trip.within", builder().trip(count(1, span))),
         (
@@ -163,6 +173,11 @@ fn with_span(span: Duration) -> Vec<(&'static str, BreakerConfigBuilder)> {
             builder().trip(rate(0.5, 1, Window::Calls(1), slow)),
         ),
         ("trip.lookback", builder().trip(custom(span))),
+        ("hold.held_ttl", builder().hold(Hold::new(1, span, secs(1)))),
+        (
+            "hold.release_interval",
+            builder().hold(Hold::new(1, secs(1), span)),
+        ),
     ]
 }
 
@@ -207,6 +222,7 @@ fn the_longest_span_and_a_century_are_accepted() {
         builder().break_duration(span).build().unwrap();
         builder().backoff(Backoff::new(2.0, span)).build().unwrap();
         builder().probe_timeout(span).build().unwrap();
+        builder().ramp_up(RampUp::new(span, 0.5)).build().unwrap();
         builder().trip(consecutive(1, Some(span))).build().unwrap();
         builder().trip(count(1, span)).build().unwrap();
         builder()
@@ -214,6 +230,7 @@ fn the_longest_span_and_a_century_are_accepted() {
             .build()
             .unwrap();
         builder().trip(custom(span)).build().unwrap();
+        builder().hold(Hold::new(1, span, span)).build().unwrap();
     }
     let config = builder().call_timeout(CENTURY).build().unwrap();
     assert_eq!(config.probe_timeout(), CENTURY * 2);
@@ -244,9 +261,14 @@ fn the_shortest_span_is_a_microsecond_and_fractions_are_cut() {
         .build()
         .unwrap();
     assert_eq!(config.trip(), &count(1, micros(2)));
+    let config = builder()
+        .ramp_up(RampUp::new(Duration::from_nanos(1_999), 0.5))
+        .build()
+        .unwrap();
+    assert_eq!(config.ramp_up(), Some(RampUp::new(least, 0.5)));
 }
 
-// R33, FAILURE_CASES 91
+// R33, R36, FAILURE_CASES 91
 #[test]
 fn a_rate_outside_its_range_is_refused() {
     for (share, value) in [
@@ -271,8 +293,18 @@ fn a_rate_outside_its_range_is_refused() {
             value,
             SHARE,
         );
+        refused(
+            builder().ramp_up(RampUp::new(secs(30), share)),
+            "ramp_up.initial_share",
+            value,
+            SHARE,
+        );
     }
     for share in [f64::MIN_POSITIVE, 0.5, 1.0] {
+        builder()
+            .ramp_up(RampUp::new(secs(30), share))
+            .build()
+            .unwrap();
         let slow = Some(SlowCall::new(secs(1), share));
         builder()
             .trip(rate(share, 1, Window::Calls(1), slow))
@@ -632,9 +664,17 @@ fn text_with_a_count_that_is_no_count_is_refused() {
 }
 
 /// Every setting that is a span, as text.
-fn text_with_span(span: &str) -> [(&'static str, String); 8] {
+fn text_with_span(span: &str) -> [(&'static str, String); 11] {
     let rate = "rate = 0.5, minimum_calls = 1";
     [
+        (
+            "hold.held_ttl",
+            format!("hold = {{ capacity = 1, held_ttl = {span}, release_interval = '1s' }}"),
+        ),
+        (
+            "hold.release_interval",
+            format!("hold = {{ capacity = 1, held_ttl = '1s', release_interval = {span} }}"),
+        ),
         ("call_timeout", format!("call_timeout = {span}")),
         ("break_duration", format!("break_duration = {span}")),
         (
@@ -642,6 +682,10 @@ fn text_with_span(span: &str) -> [(&'static str, String); 8] {
             format!("backoff = {{ factor = 2.0, max = {span} }}"),
         ),
         ("probe_timeout", format!("probe_timeout = {span}")),
+        (
+            "ramp_up.duration",
+            format!("ramp_up = {{ duration = {span}, initial_share = 0.1 }}"),
+        ),
         (
             "trip.within",
             format!("trip.consecutive_failures = {{ failures = 1, within = {span} }}"),
@@ -745,12 +789,24 @@ fn text_with_a_share_out_of_range_is_refused() {
     }
     text_says(&with_rate("\"half\""), "trip.rate", "\"half\"", "a number");
     text_says("jitter = true", "jitter", "true", "a number");
+    let with_ramp = |share| format!("ramp_up = {{ duration = '1m', initial_share = {share} }}");
+    for share in ["0.0", "-0.5", "1.5"] {
+        let value = share.trim_end_matches(".0");
+        text_says(&with_ramp(share), "ramp_up.initial_share", value, SHARE);
+    }
+    text_says(
+        &with_ramp("'10%'"),
+        "ramp_up.initial_share",
+        "\"10%\"",
+        "a number",
+    );
     // JSON has none of these.
     for (share, value) in [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf")] {
         for (text, field) in [
             (with_rate(share), "trip.rate"),
             (with_slow(share), "trip.slow_call.rate"),
             (format!("jitter = {share}"), "jitter"),
+            (with_ramp(share), "ramp_up.initial_share"),
             (
                 format!("backoff = {{ factor = {share}, max = '1h' }}"),
                 "backoff.factor",
@@ -799,6 +855,19 @@ fn text_with_settings_that_do_not_fit_each_other_is_refused() {
         "5s",
         "more than `call_timeout`, which is 5s",
     );
+    let hold = "held_ttl = '1s', release_interval = '1s'";
+    text_says(
+        &format!("hold = {{ capacity = 0, {hold} }}"),
+        "hold.capacity",
+        "0",
+        COUNT,
+    );
+    text_says(
+        &format!("hold = {{ capacity = 1, growing = 1, {hold} }}"),
+        "hold.growing",
+        "1",
+        "true or false",
+    );
     text_says(
         "trip.failure_count = { failures = 1, within = '1s', reset_on_success = 1 }",
         "trip.reset_on_success",
@@ -825,6 +894,26 @@ fn unknown_and_missing_fields_are_refused_by_name() {
     text_refused(
         "backoff = { max = '1h' }",
         &["`backoff`", "missing field `factor`"],
+    );
+    text_refused(
+        "hold = { capacity = 1, held_ttl = '1s' }",
+        &["`hold`", "missing field `release_interval`"],
+    );
+    text_refused(
+        "hold = { capacity = 1, held_ttl = '1s', release_interval = '1s', ttl = '1s' }",
+        &["`hold`", "unknown field `ttl`"],
+    );
+    text_refused(
+        "ramp_up = { duration = '30s', initial_share = 0.1, steps = 3 }",
+        &["`ramp_up`", "unknown field `steps`"],
+    );
+    text_refused(
+        "ramp_up = { duration = '30s' }",
+        &["`ramp_up`", "missing field `initial_share`"],
+    );
+    text_refused(
+        "ramp_up = { initial_share = 0.1 }",
+        &["`ramp_up`", "missing field `duration`"],
     );
     text_refused(
         "trip.failure_counts.failures = 1",
@@ -886,6 +975,8 @@ fn text_sets_every_setting() {
          successes_to_close = 4\n\
          probe_timeout = '11s'\n\
          max_inconclusive = 7\n\
+         hold = { capacity = 1000, held_ttl = '10m', release_interval = '100ms', growing = true }\n\
+         ramp_up = { duration = '30s', initial_share = 0.125 }\n\
          [trip.failure_rate]\n\
          rate = 1\n\
          minimum_calls = 20\n\
@@ -902,8 +993,15 @@ fn text_sets_every_setting() {
         .successes_to_close(4)
         .probe_timeout(secs(11))
         .max_inconclusive(7)
+        .hold(Hold::new(1000, secs(600), Duration::from_millis(100)).growing())
+        .ramp_up(RampUp::new(secs(30), 0.125))
         .trip(rate(1.0, 20, Window::Time(secs(60)), slow));
-    assert_eq!(config.unwrap(), same.build().unwrap());
+    assert_eq!(config.unwrap(), same.clone().build().unwrap());
+    let without = same.hold(None).build().unwrap();
+    assert_eq!(without.hold(), None);
+    let hold = "hold = { capacity = 1, held_ttl = '1s', release_interval = '1ms' }";
+    let hold = read(hold).unwrap().hold().unwrap();
+    assert_eq!(hold, Hold::new(1, secs(1), Duration::from_millis(1)));
     let config = read("trip.consecutive_failures.failures = 3").unwrap();
     assert_eq!(config.trip(), &consecutive(3, None));
     let config = read("trip.failure_count = { failures = 3, within = '1s' }").unwrap();
@@ -971,6 +1069,7 @@ fn configs_that_differ_in_one_setting_are_not_equal() {
         builder().successes_to_close(2),
         builder().probe_timeout(secs(31)),
         builder().max_inconclusive(9),
+        builder().ramp_up(RampUp::new(secs(30), 0.1)),
     ] {
         assert_ne!(default, other.build().unwrap());
     }
@@ -1022,9 +1121,11 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
             proptest::option::of(any_share()),
             (1..u32::MAX, 1..u32::MAX, 1..u32::MAX),
             proptest::option::of(any_span()),
+            proptest::option::of((1..u32::MAX, any_span(), any_span(), any::<bool>())),
+            proptest::option::of((any_span(), any_share())),
         )
             .prop_map(
-                move |(trip, length, backoff, jitter, counts, probe_timeout)| {
+                move |(trip, length, backoff, jitter, counts, probe_timeout, hold, ramp_up)| {
                     let mut builder = builder()
                         .trip(trip)
                         .call_timeout(call_timeout)
@@ -1042,7 +1143,14 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
                         let timeout = timeout.max(call_timeout + micros(1));
                         builder = builder.probe_timeout(timeout);
                     }
-                    builder.build().expect("valid settings")
+                    if let Some((duration, share)) = ramp_up {
+                        builder = builder.ramp_up(RampUp::new(duration, share));
+                    }
+                    let hold = hold.map(|(capacity, ttl, interval, growing)| {
+                        let hold = Hold::new(capacity, ttl, interval);
+                        if growing { hold.growing() } else { hold }
+                    });
+                    builder.hold(hold).build().expect("valid settings")
                 },
             )
     })
@@ -1067,6 +1175,8 @@ proptest! {
         prop_assert_eq!(of_rate, share > 0.0 && share <= 1.0);
         let of_jitter = builder().jitter(share).build().is_ok();
         prop_assert_eq!(of_jitter, (0.0..=1.0).contains(&share));
+        let of_ramp = builder().ramp_up(RampUp::new(secs(1), share)).build().is_ok();
+        prop_assert_eq!(of_ramp, of_rate);
     }
 }
 
@@ -1152,6 +1262,18 @@ fn the_documented_defaults_are_the_defaults() {
             "the greater of `break_duration` and twice `call_timeout".to_owned(),
         ),
         ("max_inconclusive", config.max_inconclusive().to_string()),
+        (
+            "hold",
+            config
+                .hold()
+                .map_or("none".to_owned(), |hold| format!("{hold:?}")),
+        ),
+        (
+            "ramp_up",
+            config
+                .ramp_up()
+                .map_or("none".to_owned(), |ramp_up| format!("{ramp_up:?}")),
+        ),
     ];
     let documented = documented();
     let documented: Vec<_> = documented
@@ -1160,12 +1282,13 @@ fn the_documented_defaults_are_the_defaults() {
         .collect();
     assert_eq!(documented, actual);
 
-    // What is written down has the same fields as the table, but for a backoff that is not there.
+    // What is written down has the same fields as the table, but for those that are not there.
     let serde_json::Value::Object(written) = serde_json::to_value(&config).unwrap() else {
         panic!("not an object");
     };
     for (name, _) in documented {
-        assert!(written.contains_key(name) || name == "backoff", "{name}");
+        let absent = ["backoff", "hold", "ramp_up"].contains(&name);
+        assert_eq!(written.contains_key(name), !absent, "{name}");
     }
 
     // R18

@@ -15,14 +15,14 @@
 //! That the laws can see a fault is itself tested: see [`FAULTS`].
 //!
 //! The large worlds: `CIRCUIT_EXHAUSTIVE=large cargo test --release --test exhaustive large -- --nocapture`.
-//! On 2026-11-30 they had 831,016 states and 22,605,000 steps between them, no law was broken, and two cores
+//! On 2026-11-30 they had 831,306 states and 22,614,000 steps between them, no law was broken, and two cores
 //! took about a minute:
 //!
 //! | world | callers | states | steps |
 //! | --- | --- | --- | --- |
-//! | three probes at once, long leases, orders, restarts | 5 | 342,496 | 9,868,672 |
-//! | reconfiguration among three settings, the same | 4 | 313,324 | 8,619,355 |
-//! | two probes at once, three armed timers, orders, restarts | 3 | 155,292 | 3,448,043 |
+//! | three probes at once, long leases, orders, restarts | 5 | 342,592 | 9,872,104 |
+//! | reconfiguration among three settings, the same | 4 | 313,500 | 8,625,131 |
+//! | two probes at once, three armed timers, orders, restarts | 3 | 155,310 | 3,448,487 |
 //! | breaks that grow and are lengthened at random, orders | 5 | 19,904 | 668,777 |
 //!
 //! What is not in any world: rates over a window of time and of slow calls, which `circuit_model.rs` holds to a
@@ -54,7 +54,7 @@ use actix_circuit_breaker::circuit::{
     Calls, Cause, Circuit, CircuitState, Permit, Reason, Record, Refused, Settlement, Transition,
 };
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, Outcome, Timestamp, TripPolicy, TripRule, Window,
+    Backoff, BreakerConfig, Outcome, RampUp, RandomSource, Timestamp, TripPolicy, TripRule, Window,
 };
 use serde::Deserialize;
 use stateright::{Checker, Model, Property};
@@ -73,6 +73,10 @@ thread_local! {
     static RANDOM: Cell<f64> = const { Cell::new(0.0) };
 }
 
+fn random() -> Arc<dyn RandomSource> {
+    Arc::new(|| RANDOM.with(Cell::get))
+}
+
 // ---------------------------------------------------------------------------------------------------
 // What is looked for.
 
@@ -88,6 +92,8 @@ enum Law {
     DeadlineStays,
     /// R11: a late outcome changes nothing but the newest instant.
     LateChangesNothing,
+    /// R36: a ramp-up begins with a recovery and with nothing else, and refuses whom it draws while it lasts.
+    RampUp,
     /// R9: a rejection changes nothing, and says exactly when to come again.
     Rejection,
     /// R13 to R17: what an outcome in time does.
@@ -125,6 +131,7 @@ fn laws() -> Vec<Property<World>> {
         always("LateChangesNothing", |_, state| {
             state.keeps(Law::LateChangesNothing)
         }),
+        always("RampUp", |_, state| state.keeps(Law::RampUp)),
         always("Rejection", |_, state| state.keeps(Law::Rejection)),
         always("Outcome", |_, state| state.keeps(Law::Outcome)),
         always("Accounts", |_, state| state.keeps(Law::Accounts)),
@@ -185,6 +192,10 @@ struct View {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Phase {
     Closed(Memory),
+    Ramping {
+        since: u64,
+        memory: Memory,
+    },
     Open {
         until: u64,
     },
@@ -271,6 +282,18 @@ impl View {
     fn order_is_over(&self, now: u64) -> bool {
         matches!(&self.phase, Phase::Forced { until: Some(until), .. } if *until <= now)
     }
+
+    /// What a ramp-up leaves behind, where it ends at `now` (R36).
+    fn after_ramp(&self, settings: &Settings, now: u64) -> Option<Self> {
+        match &self.phase {
+            Phase::Ramping { since, memory } if settings.ramp_end(*since) <= now => Some(Self {
+                phase: Phase::Closed(memory.clone()),
+                newest: now,
+                ..self.clone()
+            }),
+            _ => None,
+        }
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -311,6 +334,8 @@ struct Settings {
     max_probes: u32,
     successes_to_close: u32,
     max_inconclusive: u32,
+    /// How long a ramp-up takes.
+    ramp_up: Option<u64>,
 }
 
 /// A break of two units, one probe at a time, a lease of two units, all calls to be over after one.
@@ -323,6 +348,7 @@ const PLAIN: Settings = Settings {
     max_probes: 1,
     successes_to_close: 1,
     max_inconclusive: 1,
+    ramp_up: None,
 };
 
 /// Two of everything.
@@ -355,6 +381,20 @@ const PAIR: Settings = Settings {
     trip: Trip::Pair(3),
     ..PLAIN
 };
+
+/// A recovery that admits a share of calls for longer than a second, and one for a unit.
+const RAMPED: Settings = Settings {
+    trip: Trip::Count(2, 2),
+    ramp_up: Some(3),
+    ..PLAIN
+};
+const QUICK: Settings = Settings {
+    ramp_up: Some(1),
+    ..PLAIN
+};
+
+/// The share of calls that a ramp-up admits at once.
+const SHARE: f64 = 0.25;
 
 impl Settings {
     fn config(&self) -> BreakerConfig {
@@ -393,6 +433,9 @@ impl Settings {
             let factor = f64::from(u32::try_from(factor).unwrap());
             builder = builder.backoff(Backoff::new(factor, span(max)));
         }
+        if let Some(duration) = self.ramp_up {
+            builder = builder.ramp_up(RampUp::new(span(duration), SHARE));
+        }
         builder.build().unwrap()
     }
 
@@ -404,6 +447,11 @@ impl Settings {
         };
         let more = if self.jitter && random { UNIT / 2 } else { 0 };
         grown * (UNIT + more)
+    }
+
+    // R36; without one it is over as soon as it began
+    fn ramp_end(&self, since: u64) -> u64 {
+        since + self.ramp_up.unwrap_or(0) * UNIT
     }
 
     // R3
@@ -556,7 +604,8 @@ impl World {
     fn horizon(&self) -> u64 {
         let spans = self.settings.iter().flat_map(|settings| {
             let leases = self.timeouts.iter().map(|timeout| settings.lease(*timeout));
-            leases.chain([settings.longest(), settings.within()])
+            let ramp_up = settings.ramp_end(0);
+            leases.chain([settings.longest(), settings.within(), ramp_up])
         });
         let ttls = self.ttls.iter().flatten().map(|ttl| ttl * UNIT);
         let longest = spans.chain(ttls).max().unwrap();
@@ -565,6 +614,12 @@ impl World {
 
     fn jitters(&self) -> bool {
         self.settings.iter().any(|settings| settings.jitter)
+    }
+
+    fn ramps(&self) -> bool {
+        self.settings
+            .iter()
+            .any(|settings| settings.ramp_up.is_some())
     }
 }
 
@@ -595,6 +650,7 @@ impl Call {
 
     /// The permit itself.
     fn permit(&self) -> Permit {
+        RANDOM.set(0.0);
         let mut from = Circuit::clone(&self.from);
         let permit = from.try_acquire_for(span(self.timeout), at(self.asked));
         let permit = permit.expect("admitted before");
@@ -677,16 +733,27 @@ impl State {
             // Beyond some number a break grows no more.
             self.view.attempt.min(4) as i32,
         ];
-        match &self.view.phase {
-            Phase::Closed(Memory::Run { length, .. }) => key.extend([0, *length as i32]),
-            Phase::Closed(Memory::Instants(instants)) => {
+        let tell_memory = |key: &mut Vec<i32>, memory: &Memory| match memory {
+            Memory::Run { length, .. } => key.extend([0, *length as i32]),
+            Memory::Instants(instants) => {
                 let within = units(world.horizon());
                 key.push(1);
                 key.extend(instants.iter().map(|past| since(*past).min(within)));
             }
-            Phase::Closed(Memory::Calls(calls)) => {
+            Memory::Calls(calls) => {
                 key.push(5);
                 key.extend(calls.failed().into_iter().map(i32::from));
+            }
+        };
+        match &self.view.phase {
+            Phase::Closed(memory) => tell_memory(&mut key, memory),
+            Phase::Ramping {
+                since: begun,
+                memory,
+            } => {
+                // Before the memory, whose end nothing marks.
+                key.extend([6, since(*begun)]);
+                tell_memory(&mut key, memory);
             }
             Phase::Open { until: deadline } => key.extend([2, until(*deadline)]),
             Phase::HalfOpen { round, .. } => {
@@ -762,6 +829,7 @@ enum Action {
     Backward,
     Acquire {
         timeout: u64,
+        random: bool,
     },
     End {
         call: usize,
@@ -801,7 +869,7 @@ enum Answer {
 struct Step<'a> {
     world: &'a World,
     before: &'a State,
-    /// What every step begins with: the end of an order whose time is over. Otherwise as before.
+    /// What every step begins with: the end of an order or a ramp-up whose time is over. Otherwise as before.
     begun: View,
     now: u64,
     action: Action,
@@ -814,13 +882,12 @@ struct Step<'a> {
 impl World {
     fn start(&self) -> State {
         let config = self.configs[0].clone();
-        let random = || RANDOM.with(Cell::get);
-        let mut circuit = Circuit::with_random(config.clone(), Arc::new(random), at(START));
+        let mut circuit = Circuit::with_random(config.clone(), random(), at(START));
         if !self.jitters() {
             let mut record = serde_json::to_value(circuit.record()).unwrap();
             record["epoch"] = FIRST_EPOCH.into();
             let record = serde_json::from_value(record).unwrap();
-            circuit = Circuit::restore(config, record, at(START));
+            circuit = Circuit::restore_with_random(config, record, random(), at(START));
         }
         let mut state = State {
             view: Arc::new(View::of(circuit.record())),
@@ -857,19 +924,22 @@ impl World {
         let mut admitted = None;
         match action {
             Action::Forward | Action::Backward | Action::Lose(_) => {}
-            Action::Acquire { timeout } => match circuit.try_acquire_for(span(timeout), clock) {
-                Ok(permit) => {
-                    admitted = Some((permit, timeout));
-                    answer = Answer::Admitted;
-                }
-                Err(refused) => answer = Answer::Refused(refused),
-            },
-            Action::End { call, end, random } => {
+            Action::Acquire { timeout, random } => {
                 RANDOM.set(if random { 1.0 } else { 0.0 });
-                let call = next.calls.remove(call);
+                match circuit.try_acquire_for(span(timeout), clock) {
+                    Ok(permit) => {
+                        admitted = Some((permit, timeout));
+                        answer = Answer::Admitted;
+                    }
+                    Err(refused) => answer = Answer::Refused(refused),
+                }
+            }
+            Action::End { call, end, random } => {
+                let permit = next.calls.remove(call).permit();
+                RANDOM.set(if random { 1.0 } else { 0.0 });
                 let settlement = match end {
-                    End::Outcome(outcome) => circuit.settle(call.permit(), outcome, clock),
-                    End::Gone => circuit.reclaim(call.permit(), clock),
+                    End::Outcome(outcome) => circuit.settle(permit, outcome, clock),
+                    End::Gone => circuit.reclaim(permit, clock),
                 };
                 answer = Answer::Settled(settlement);
             }
@@ -902,7 +972,7 @@ impl World {
                 let written = serde_json::to_string(circuit.record()).unwrap();
                 let record = serde_json::from_str(&written).unwrap();
                 let config = self.configs[next.present].clone();
-                circuit = Circuit::restore(config, record, clock);
+                circuit = Circuit::restore_with_random(config, record, random(), clock);
                 calls_before = Calls::default();
                 next.timers.clear();
             }
@@ -940,6 +1010,9 @@ impl World {
         // The end of an order, which may come before whatever else the step does.
         let begins = !matches!(action, Action::ActorRestart | Action::ProcessRestart);
         let mut begun = View::clone(&before.view);
+        if begins && let Some(over) = begun.after_ramp(&self.settings[before.present], now) {
+            begun = over;
+        }
         if begins && before.view.order_is_over(now) {
             begun = after_order(self, before, now);
             let expired = (!events.is_empty()).then(|| events.remove(0));
@@ -1013,7 +1086,7 @@ fn since(after: Calls, before: Calls) -> Calls {
 
 fn state_of(view: &View) -> CircuitState {
     match &view.phase {
-        Phase::Closed(_) => Closed,
+        Phase::Closed(_) | Phase::Ramping { .. } => Closed,
         Phase::Open { .. } => Open,
         Phase::HalfOpen { .. } => HalfOpen,
         Phase::Forced {
@@ -1023,15 +1096,30 @@ fn state_of(view: &View) -> CircuitState {
     }
 }
 
-fn empty(settings: &Settings) -> Phase {
-    Phase::Closed(match settings.trip {
+fn nothing(settings: &Settings) -> Memory {
+    match settings.trip {
         Trip::Run(_) => Memory::Run {
             length: 0,
             newest: 0,
         },
         Trip::RunWithin(..) | Trip::Count(..) | Trip::Pair(_) => Memory::Instants(Vec::new()),
         Trip::Half(..) => Memory::Calls(LastCalls::default()),
-    })
+    }
+}
+
+fn empty(settings: &Settings) -> Phase {
+    Phase::Closed(nothing(settings))
+}
+
+/// R36: what probes close it to.
+fn recovered(settings: &Settings, now: u64) -> Phase {
+    match settings.ramp_up {
+        Some(_) => Phase::Ramping {
+            since: now,
+            memory: nothing(settings),
+        },
+        None => empty(settings),
+    }
 }
 
 /// R23: what an order becomes when its time is over.
@@ -1117,7 +1205,7 @@ impl Step<'_> {
             next.expect(Law::DeadlineStays, *then == due);
         }
         match self.action {
-            Action::Acquire { timeout } => self.judge_acquire(timeout, next),
+            Action::Acquire { timeout, random } => self.judge_acquire(timeout, random, next),
             Action::End { call, end, random } => self.judge_end(call, end, random, next),
             Action::Timer | Action::Armed { .. } => {
                 next.expect(Law::TimerDecidesNothing, *next.view == self.begun);
@@ -1136,6 +1224,14 @@ impl Step<'_> {
         let from = self.begun_state();
         let to = state_of(&next.view);
         let restored = self.action == Action::ProcessRestart;
+        // The state does not end with it.
+        let ramp_end = match &next.view.phase {
+            Phase::Ramping { since, .. } => Some(at(self.settings().ramp_end(*since))),
+            _ => None,
+        };
+        let recovers = matches!(self.events.as_slice(), [event] if event.cause == Cause::Recovered);
+        let ramped = matches!(self.begun.phase, Phase::Ramping { .. });
+        next.expect(Law::RampUp, ramp_end.is_none() || recovers || ramped);
         let legal = match self.events.as_slice() {
             [] => from == to || restored,
             [event] => {
@@ -1166,7 +1262,7 @@ impl Step<'_> {
                     && (event.from, event.to) == (from, to)
                     && event.at == at(self.now)
                     && event.epoch == next.view.epoch
-                    && event.evidence.until == next.circuit.next_deadline()
+                    && event.evidence.until.or(ramp_end) == next.circuit.next_deadline()
                     && event.evidence.attempt == next.view.attempt
             }
             _ => false,
@@ -1204,8 +1300,8 @@ impl Step<'_> {
         next.expect(Law::Accounts, self.calls == calls);
     }
 
-    // R6, R7, R9
-    fn judge_acquire(&self, timeout: u64, next: &mut State) {
+    // R6, R7, R9, R36
+    fn judge_acquire(&self, timeout: u64, random: bool, next: &mut State) {
         let settings = self.settings();
         let now = self.now;
         let refused = match &self.answer {
@@ -1217,6 +1313,12 @@ impl Step<'_> {
         let mut refusal = None;
         match &mut expected.phase {
             Phase::Closed(_) => {}
+            Phase::Ramping { since, .. } => {
+                if random {
+                    let rest = (settings.ramp_end(*since) - now).min(1_000_000);
+                    refusal = Some((Law::RampUp, Reason::RampUp, Some(rest)));
+                }
+            }
             Phase::Open { until } if now < *until => {
                 refusal = Some((Law::OpenHolds, Reason::Open, Some(*until - now)));
             }
@@ -1260,6 +1362,7 @@ impl Step<'_> {
         let law = match self.begun_state() {
             Open => Law::OpenHolds,
             HalfOpen => Law::MaxProbes,
+            Closed => Law::RampUp,
             _ => Law::OrderOutranks,
         };
         if let Phase::HalfOpen { round, .. } = &mut expected.phase {
@@ -1287,12 +1390,13 @@ impl Step<'_> {
         let mut open = None;
         match (&mut expected.phase, end) {
             (
-                Phase::Closed(memory),
+                Phase::Closed(memory) | Phase::Ramping { memory, .. },
                 End::Outcome(outcome @ (Outcome::Success | Outcome::Failure)),
             ) => {
                 let (counted, trips) = settings.counted(memory, outcome == Outcome::Failure, now);
                 open = trips.then_some(0);
-                if let Phase::Closed(then) = &next.view.phase {
+                if let Phase::Closed(then) | Phase::Ramping { memory: then, .. } = &next.view.phase
+                {
                     // How the window is written down is its own business; here, what it comes to.
                     let same = same_window(settings, &counted, then, now);
                     *memory = then.clone();
@@ -1317,7 +1421,7 @@ impl Step<'_> {
                         round.successes += 1;
                         round.inconclusive = 0;
                         if round.successes >= settings.successes_to_close {
-                            expected.phase = empty(settings);
+                            expected.phase = recovered(settings, now);
                             expected.attempt = 0;
                             expected.epoch += 1;
                         }
@@ -1378,6 +1482,12 @@ impl Step<'_> {
             Action::Reconfigure(_) => match &mut expected.phase {
                 Phase::Open { until } => *until = (*until).min(now + settings.longest()),
                 phase @ Phase::Closed(_) => *phase = empty(settings),
+                Phase::Ramping { since, memory } => {
+                    *memory = nothing(settings);
+                    if settings.ramp_end(*since) <= now {
+                        expected.phase = empty(settings);
+                    }
+                }
                 Phase::HalfOpen { .. } | Phase::Forced { .. } => {}
             },
             _ => {}
@@ -1390,19 +1500,27 @@ impl Step<'_> {
         let now = self.before.clock;
         let settings = self.settings();
         let before = &self.before.view;
-        let phase_holds = match (&before.phase, &next.view.phase) {
-            (
-                Phase::Closed(Memory::Run { length, .. }),
-                Phase::Closed(Memory::Run { length: then, .. }),
-            ) => length == then,
-            (Phase::Closed(Memory::Calls(calls)), Phase::Closed(Memory::Calls(then))) => {
+        let memory_holds = |before: &Memory, then: &Memory| match (before, then) {
+            (Memory::Run { length, .. }, Memory::Run { length: then, .. }) => length == then,
+            (Memory::Calls(calls), Memory::Calls(then)) => {
                 calls.failed() == then.failed() && then.newest == calls.newest.min(now)
             }
-            (Phase::Closed(Memory::Instants(failures)), Phase::Closed(Memory::Instants(then))) => {
-                let mut failures: Vec<_> = failures.iter().map(|past| (*past).min(now)).collect();
-                failures.retain(|past| now - past < settings.within());
+            (Memory::Instants(failures), Memory::Instants(then)) => {
+                // What is too old by now stays, for the clock may have been ahead (R3).
+                let failures: Vec<_> = failures.iter().map(|past| (*past).min(now)).collect();
                 failures == *then
             }
+            _ => false,
+        };
+        let phase_holds = match (&before.phase, &next.view.phase) {
+            (Phase::Closed(memory), Phase::Closed(then)) => memory_holds(memory, then),
+            (
+                Phase::Ramping { since, memory },
+                Phase::Ramping {
+                    since: then,
+                    memory: remembered,
+                },
+            ) => (*since).min(now) == *then && memory_holds(memory, remembered),
             (Phase::Open { until }, Phase::Open { until: then }) => {
                 (*until).min(now + settings.longest()) == *then
             }
@@ -1425,6 +1543,8 @@ impl Step<'_> {
 // R8
 fn looking_tells(_: &World, state: &State) -> bool {
     let clock = at(state.clock);
+    // Whom a ramp-up refuses is not known before it is drawn.
+    RANDOM.set(0.0);
     let peek = state.circuit.peek(clock);
     let snapshot = state.circuit.snapshot(clock);
     let mut asked = Circuit::clone(&state.circuit);
@@ -1451,7 +1571,7 @@ impl World {
             && (snapshot.epoch, snapshot.attempt) == (view.epoch, view.attempt)
             && state.circuit.record().state() == state_of(view);
         match &view.phase {
-            Phase::Closed(memory) => {
+            Phase::Closed(memory) | Phase::Ramping { memory, .. } => {
                 let failures = match memory {
                     Memory::Run { length, newest } => {
                         holds &= *length == 0 || *newest <= view.newest;
@@ -1469,8 +1589,9 @@ impl World {
                     }
                 };
                 holds &= view.attempt == 0 && snapshot.failures <= failures;
+                let settings = &self.settings[state.present];
                 // What trips does not stay closed.
-                holds &= match self.settings[state.present].trip {
+                holds &= match settings.trip {
                     Trip::Run(most) | Trip::RunWithin(most, _) | Trip::Count(most, _) => {
                         failures < most.into()
                     }
@@ -1480,6 +1601,16 @@ impl World {
                     // A process whose clock is behind brings failures together (R29); the next one trips.
                     Trip::Pair(_) => true,
                 };
+                let (mut deadline, mut share) = (None, None);
+                if let Phase::Ramping { since, .. } = &view.phase {
+                    let end = settings.ramp_end(*since);
+                    holds &= *since <= view.newest && view.newest < end;
+                    deadline = Some(at(end));
+                    let passed = (now - since) as f64 / (end - since) as f64;
+                    share = (now < end).then_some(SHARE + (1.0 - SHARE) * passed);
+                }
+                holds &= state.circuit.next_deadline() == deadline;
+                holds &= snapshot.ramp_share == share;
             }
             Phase::Open { until } => {
                 let longest = self.settings.iter().map(Settings::longest).max().unwrap();
@@ -1572,8 +1703,17 @@ impl Model for World {
         }
         let under_way = state.calls.iter().filter(|call| !call.lost).count();
         if under_way < self.callers {
-            let timeouts = self.timeouts.iter();
-            actions.extend(timeouts.map(|timeout| Action::Acquire { timeout: *timeout }));
+            let randoms: &[bool] = if self.ramps() {
+                &[false, true]
+            } else {
+                &[false]
+            };
+            for timeout in &self.timeouts {
+                actions.extend(randoms.iter().map(|random| Action::Acquire {
+                    timeout: *timeout,
+                    random: *random,
+                }));
+            }
         }
         let randoms: &[bool] = if self.jitters() {
             &[false, true]
@@ -1711,10 +1851,18 @@ enum Fault {
     ProbeFailureIgnored,
     /// A rate is told of failures alone.
     RateMissesSuccess,
+    /// A ramp-up admits all.
+    RampUpAdmitsAll,
+    /// A ramp-up goes on at its very end.
+    RampUpTooLong,
+    /// A timer ends a ramp-up before its time.
+    TimerEndsRampUp,
+    /// A reset begins a ramp-up.
+    ResetRampsUp,
 }
 
 /// Each fault, the law that sees it, and after how many steps at the soonest.
-const FAULTS: [(Fault, &str, usize); 24] = [
+const FAULTS: [(Fault, &str, usize); 28] = [
     (Fault::StaleTimerCloses, "TimerDecidesNothing", 7),
     (Fault::StaleTimerBeginsRound, "TimerDecidesNothing", 7),
     (Fault::DoubledTimerReopens, "DeadlineStays", 5),
@@ -1739,6 +1887,10 @@ const FAULTS: [(Fault, &str, usize); 24] = [
     (Fault::RetryTooEarly, "Rejection", 3),
     (Fault::ProbeFailureIgnored, "Outcome", 5),
     (Fault::RateMissesSuccess, "Outcome", 2),
+    (Fault::RampUpAdmitsAll, "RampUp", 6),
+    (Fault::RampUpTooLong, "RampUp", 7),
+    (Fault::TimerEndsRampUp, "TimerDecidesNothing", 6),
+    (Fault::ResetRampsUp, "RampUp", 1),
 ];
 
 /// A circuit as it would be with another record, of the same epoch; it is not half-open.
@@ -1748,7 +1900,7 @@ fn edited(circuit: &Circuit, now: Timestamp, edit: impl FnOnce(&mut serde_json::
     record["epoch"] = (circuit.record().epoch() - 1).into();
     edit(&mut record);
     let record = serde_json::from_value(record).unwrap();
-    Circuit::restore(circuit.config().clone(), record, now)
+    Circuit::restore_with_random(circuit.config().clone(), record, random(), now)
 }
 
 impl Fault {
@@ -1802,7 +1954,7 @@ impl Fault {
             {
                 asked.circuit = reopened(&asked.circuit);
             }
-            (Self::AdmitsEarly, Action::Acquire { timeout })
+            (Self::AdmitsEarly, Action::Acquire { timeout, .. })
                 if refused.is_some() && state == Open =>
             {
                 if let Ok(permit) = asked.circuit.try_acquire(clock + span(1)) {
@@ -1819,7 +1971,7 @@ impl Fault {
                     asked.events.clear();
                 }
             }
-            (Self::HalfOpenAdmitsAll, Action::Acquire { timeout })
+            (Self::HalfOpenAdmitsAll, Action::Acquire { timeout, .. })
                 if refused.is_some() && state == HalfOpen =>
             {
                 let mut later = asked.circuit.clone();
@@ -1837,7 +1989,7 @@ impl Fault {
                     asked.circuit.reclaim(another.permit(), clock);
                 }
             }
-            (Self::LostProbeNeverReturns, Action::Acquire { timeout })
+            (Self::LostProbeNeverReturns, Action::Acquire { timeout, .. })
                 if refused.is_none() && state == HalfOpen =>
             {
                 asked.circuit = Circuit::clone(&before.circuit);
@@ -1901,6 +2053,40 @@ impl Fault {
                 asked.circuit = Circuit::clone(&before.circuit);
                 asked.circuit.reclaim(before.calls[call].permit(), clock);
                 asked.events.clear();
+            }
+            (Self::RampUpAdmitsAll, Action::Acquire { timeout, .. })
+                if refused.is_some() && state == Closed =>
+            {
+                RANDOM.set(0.0);
+                asked.admitted = Some((asked.circuit.try_acquire(clock).unwrap(), timeout));
+                asked.answer = Answer::Admitted;
+            }
+            (Self::RampUpTooLong, Action::Acquire { random: true, .. })
+                if matches!(before.view.phase, Phase::Ramping { .. }) && refused.is_none() =>
+            {
+                asked.circuit = Circuit::clone(&before.circuit);
+                let early = at(before.clock - 1);
+                if let Err(refused) = asked.circuit.try_acquire(early) {
+                    asked.admitted = None;
+                    asked.answer = Answer::Refused(refused);
+                }
+            }
+            (Self::TimerEndsRampUp, Action::Timer)
+                if matches!(before.view.phase, Phase::Ramping { .. }) =>
+            {
+                asked.circuit = edited(&asked.circuit, clock, |record| {
+                    let ramping = &record["phase"]["ramping"]["memory"];
+                    if !ramping.is_null() {
+                        record["phase"] = serde_json::json!({ "closed": ramping });
+                    }
+                });
+            }
+            (Self::ResetRampsUp, Action::Reset) if state == Closed => {
+                asked.circuit = edited(&asked.circuit, clock, |record| {
+                    let memory = &record["phase"]["closed"];
+                    let ramping = serde_json::json!({ "since": before.now(), "memory": memory });
+                    record["phase"] = serde_json::json!({ "ramping": ramping });
+                });
             }
             _ => {}
         }
@@ -1999,13 +2185,37 @@ fn rate_of_the_last_calls() {
 #[test]
 fn rule_of_ones_own() {
     let world = World::new(&[PAIR], 2).restarts();
-    assert_eq!(states_of("rule of one's own", world), 1_626);
+    assert_eq!(states_of("rule of one's own", world), 1_716);
 }
 
 #[test]
 fn armed_timers() {
     let world = World::new(&[PLAIN], 2).orders(&[Some(3)]).armed(2);
     assert_eq!(states_of("armed timers", world), 7_812);
+}
+
+// R36
+#[test]
+fn ramping_up() {
+    let world = World::new(&[RAMPED, QUICK, PLAIN], 2)
+        .orders(&[Some(2)])
+        .restarts();
+    assert_eq!(states_of("ramping up", world), 3_636);
+}
+
+// R17, R36: what a rate and a rule of one's own remember goes on while calls ramp up.
+#[test]
+fn ramping_up_under_a_rate_and_a_rule() {
+    let rated = Settings {
+        ramp_up: Some(3),
+        ..HALF
+    };
+    let ruled = Settings {
+        ramp_up: Some(1),
+        ..PAIR
+    };
+    let world = World::new(&[rated, ruled], 2).orders(&[Some(2)]).restarts();
+    assert_eq!(states_of("ramping up, rate and rule", world), 4_332);
 }
 
 /// What looks alike goes on alike: long random ways, far from those on which the states were found, meet no state
@@ -2019,7 +2229,8 @@ fn states_that_look_alike_go_on_alike() {
     println!("CIRCUIT_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let orders = World::new(&[PLAIN], 2).orders(&[None, Some(2)]);
-    for world in [orders.restarts(), World::new(&[GROWING], 2)] {
+    let ramping = World::new(&[RAMPED, QUICK, PLAIN], 2).restarts();
+    for world in [orders.restarts(), World::new(&[GROWING], 2), ramping] {
         let mut known = HashSet::from([world.start().key]);
         let mut open = vec![world.start()];
         while let Some(state) = open.pop() {
@@ -2034,7 +2245,9 @@ fn states_that_look_alike_go_on_alike() {
             // What empties the record would else come too often to get anywhere.
             let empties = |action: &Action| matches!(action, Action::Reset | Action::Force(..));
             actions.retain(|action| !empties(action) || random.u8(..) < 8);
-            let action = *random.choice(&actions).unwrap();
+            let Some(action) = random.choice(&actions).copied() else {
+                continue;
+            };
             state = world.step(&state, action);
             assert!(
                 known.contains(&state.key),
@@ -2074,7 +2287,7 @@ fn large_worlds() {
         ("many callers", many_callers),
     ];
     let states = worlds.map(|(name, world)| states_of(name, world));
-    assert_eq!(states, [342_496, 313_324, 155_292, 19_904]);
+    assert_eq!(states, [342_592, 313_500, 155_310, 19_904]);
 }
 
 #[test]
@@ -2083,6 +2296,10 @@ fn faults_are_seen() {
         let settings = match fault {
             Fault::SuccessFreesAnother => PAIRS,
             Fault::RateMissesSuccess => HALF,
+            Fault::RampUpAdmitsAll
+            | Fault::RampUpTooLong
+            | Fault::TimerEndsRampUp
+            | Fault::ResetRampsUp => QUICK,
             _ => PLAIN,
         };
         let armed = match fault {

@@ -262,6 +262,7 @@ fn the_table_in_the_docs_shows_the_defaults() {
         seconds(*within)
     );
     assert_eq!(config.backoff(), None);
+    assert_eq!(config.ramp_up(), None);
     for (setting, default) in [
         ("trip", trip),
         ("call_timeout", seconds(config.call_timeout())),
@@ -274,6 +275,7 @@ fn the_table_in_the_docs_shows_the_defaults() {
             config.successes_to_close().to_string(),
         ),
         ("max_inconclusive", config.max_inconclusive().to_string()),
+        ("ramp_up", "none".to_owned()),
         (
             "probe_timeout",
             "the greater of `break_duration` and twice `call_timeout`".to_owned(),

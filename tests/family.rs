@@ -16,14 +16,15 @@
 mod harness;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::{ForceClosed, ForceOpen, GetSnapshot};
 use actix_circuit_breaker::{
-    Breaker, BreakerConfig, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, Cause,
-    CircuitState, CreateError, Family, ManualClock, Outcome, Reason, Window,
+    AskError, Breaker, BreakerConfig, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError,
+    Cause, CircuitState, Clock, CreateError, DropReason, Family, HeldDropped, Hold, ManualClock,
+    Outcome, RampUp, Reason, SystemClock, Window,
 };
 use futures::StreamExt;
 use harness::*;
@@ -704,4 +705,113 @@ async fn family_ends_with_its_last_handle() {
     quiet().await;
     assert!(address.send(GetSnapshot).await.is_err());
     assert!(!address.connected());
+}
+
+// Messages wait by key, in order, and survive a restart of the family's actor; their timers with them.
+#[actix::test]
+async fn messages_wait_by_key() {
+    pause();
+    let trap = Trap::default();
+    let hold = Hold::new(10, BREAK * 3, SECOND);
+    let builder = Breakers::builder().clock(Arc::new(trap.clone()));
+    let family = family_of(builder, consecutive(1).hold(hold));
+    let (target, seen) = target();
+    let (well, well_seen) = harness::target();
+    let guard = family.breaker("down").guard(target.clone());
+    assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+    let held: Vec<_> = (0..3).map(|_| guard.send_or_hold(Job::Good)).collect();
+    let snapshot = guard.breaker().snapshot().await.unwrap();
+    assert_eq!((snapshot.held, seen.get()), (3, 1));
+    // Another key is not touched.
+    let other = family.breaker("well").guard(well);
+    assert_eq!(other.send_or_hold(Job::Good).await, Ok(Ok(1)));
+    assert_eq!(well_seen.get(), 1);
+    // Nobody holds the key now but those who wait.
+    drop(guard);
+    trap.set();
+    other.breaker().snapshot().await.unwrap_err();
+    assert!(!trap.is_set());
+    let clock = SystemClock::new();
+    let began = clock.now();
+    for answer in futures::future::join_all(held).await {
+        assert_eq!(answer, Ok(Ok(1)));
+    }
+    let took = clock.now().since(began);
+    // The probe at the end of the break, then one each second.
+    assert!(took > BREAK && took < BREAK + SECOND * 3, "{took:?}");
+    assert_eq!(seen.get(), 4);
+    drop(other);
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
+}
+
+// What waits too long is told to those who listen to the family.
+#[actix::test]
+async fn drops_are_told_to_the_family() {
+    let hold = Hold::new(1, SECOND, SECOND);
+    let family = family(consecutive(1).hold(hold));
+    let told = Drops::default();
+    let listener = told.clone().start();
+    family.subscribe_drops(listener.clone());
+    let (target, _) = target();
+    let guard = family.breaker("a").guard(target);
+    assert_eq!(guard.send(Job::Bad).await, Ok(Err(BAD)));
+    let (waits, full) = (guard.send_or_hold(Job::Good), guard.send_or_hold(Job::Good));
+    drop(guard);
+    let full = full.await.unwrap_err();
+    assert!(
+        matches!(full, AskError::HoldFull { capacity: 1, .. }),
+        "{full}"
+    );
+    assert_eq!(waits.await, Err(AskError::HoldExpired(SECOND)));
+    quiet().await;
+    let told: Vec<_> = told.0.lock().unwrap().clone();
+    assert_eq!(
+        told,
+        [
+            ("hosts/a".to_owned(), DropReason::Full),
+            ("hosts/a".to_owned(), DropReason::Expired)
+        ]
+    );
+    drop(listener);
+}
+
+#[derive(Clone, Default)]
+struct Drops(Arc<Mutex<Vec<(String, DropReason)>>>);
+
+impl Actor for Drops {
+    type Context = Context<Self>;
+}
+
+impl Handler<HeldDropped> for Drops {
+    type Result = ();
+
+    fn handle(&mut self, event: HeldDropped, _: &mut Context<Self>) {
+        let mut all = self.0.lock().unwrap();
+        all.push((event.breaker.to_string(), event.why));
+    }
+}
+
+// R36: a key that is at rest while it ramps up goes on with it, and is forgotten after it.
+#[actix::test]
+async fn ramp_up_goes_on_over_a_rest() {
+    let ramp = RampUp::new(BREAK, 0.5);
+    let (clock, family) = manual_family(consecutive(1).ramp_up(ramp));
+    bad(&family, "a").await;
+    clock.advance(BREAK);
+    good(&family, "a").await;
+    settled(&family).await;
+    assert_eq!(family.keys(), ["a"]);
+    clock.advance(BREAK / 2);
+    let snapshot = family.breaker("a").snapshot().await.unwrap();
+    assert_eq!(
+        (snapshot.state, snapshot.ramp_share),
+        (CircuitState::Closed, Some(0.75))
+    );
+    clock.advance(BREAK / 2);
+    good(&family, "a").await;
+    settled(&family).await;
+    clock.advance(Duration::from_secs(100_000));
+    settled(&family).await;
+    assert!(family.is_empty(), "{:?}", family.keys());
 }

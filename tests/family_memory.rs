@@ -9,6 +9,9 @@ use actix_circuit_breaker::{BreakerConfig, Breakers, CallError, CircuitState, Fa
 
 const KEYS: usize = 1_000_000;
 
+/// Held by the test that measures.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -16,6 +19,14 @@ fn resident_kib() -> usize {
     words
         .and_then(|mut words| words.nth(1)?.parse().ok())
         .unwrap_or(0)
+}
+
+fn consecutive(failures: u32) -> BreakerConfig {
+    let policy = TripPolicy::ConsecutiveFailures {
+        failures,
+        within: None,
+    };
+    BreakerConfig::builder().trip(policy).build().unwrap()
 }
 
 async fn fail(family: &Family, key: &str) {
@@ -26,13 +37,8 @@ async fn fail(family: &Family, key: &str) {
 // R32: a million keys, each seen once, a tenth of them failing.
 #[actix::test]
 async fn million_hostile_keys_do_not_grow_memory() {
-    let config = BreakerConfig::builder()
-        .trip(TripPolicy::ConsecutiveFailures {
-            failures: 1,
-            within: None,
-        })
-        .build()
-        .unwrap();
+    let alone = ALONE.lock().await;
+    let config = consecutive(1);
     let breakers = Breakers::builder().max_keys(1_000).start();
     let family = breakers.family("hosts", config).unwrap();
     fail(&family, "down").await;
@@ -55,4 +61,24 @@ async fn million_hostile_keys_do_not_grow_memory() {
     assert_eq!(family.breaker("down").state(), CircuitState::Open);
     let well = family.call("well.example", async { Ok::<_, ()>(1) }).await;
     assert_eq!(well.unwrap(), 1);
+    drop(alone);
+}
+
+// Nobody asks the family for anything, and its own timer has hardly gone off.
+#[actix::test]
+async fn key_that_wakes_and_rests_leaves_nothing() {
+    const WAKES: usize = 100_000;
+    let alone = ALONE.lock().await;
+    let family = Breakers::start().family("hosts", consecutive(2)).unwrap();
+    fail(&family, "a").await;
+    let before = resident_kib();
+    for _ in 0..WAKES {
+        // Its handle is gone when the answer comes, so it rests at once.
+        let asked = family.breaker("a").snapshot();
+        asked.await.unwrap();
+    }
+    let grown = resident_kib().saturating_sub(before);
+    println!("{WAKES} wakes: {grown} KiB more");
+    assert!(grown < 1_024, "{grown} KiB");
+    drop(alone);
 }

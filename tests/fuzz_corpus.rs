@@ -1,5 +1,5 @@
 //! Replays the corpus of the fuzz targets, so that what fuzzing has found stays found.
-//! To look for more: `cargo fuzz run config` and `cargo fuzz run record`.
+//! To look for more: `cargo fuzz run config`, `cargo fuzz run record` and `cargo fuzz run exported`.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,10 +33,15 @@ fn replay(corpus: &str, check: fn(&[u8]) -> bool) -> usize {
 
 #[test]
 fn settings_from_anywhere_are_refused_or_work() {
-    assert!(replay("config", checks::config) >= 7);
+    assert!(replay("config", checks::config) >= 8);
 }
 
 #[test]
 fn records_from_anywhere_are_refused_or_work() {
-    assert!(replay("record", checks::record) >= 11);
+    assert!(replay("record", checks::record) >= 13);
+}
+
+#[test]
+fn exports_from_anywhere_are_read_and_what_is_good_is_taken_over() {
+    assert!(replay("exported", checks::exported) >= 9);
 }

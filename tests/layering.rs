@@ -1,5 +1,6 @@
 //! Which module may name which, and what the pure layer may not name at all; read from the sources.
-//! The direction is the one of DESIGN.md: supervisor, then family, then breaker, actor and message, then gate, event,
+//! The direction is the one of DESIGN.md: guide, then
+//! supervisor, then family, then health, then breaker, actor and message, then gate, event,
 //! error and store, then circuit, then config, policy, outcome, random and clock.
 //!
 //! It looks at words, not at meanings: comments, strings and characters are taken out first, then every
@@ -19,15 +20,17 @@ use std::path::Path;
 
 /// Every top-level module, from the one that may name all to those that stand alone. Modules of one layer
 /// may name each other in one direction; those of a layer marked `Free`, in both.
-const LAYERS: [(&[&str], Siblings); 7] = [
+const LAYERS: [(&[&str], Siblings); 9] = [
+    (&["guide"], Siblings::OneWay),
     (&["supervisor"], Siblings::OneWay),
     (&["family"], Siblings::OneWay),
+    (&["health"], Siblings::OneWay),
     (&["breaker", "actor", "message"], Siblings::Free),
     (
         &["gate", "event", "error", "store", "report", "telemetry"],
         Siblings::OneWay,
     ),
-    (&["circuit"], Siblings::OneWay),
+    (&["circuit", "hold"], Siblings::OneWay),
     (
         &["config", "policy", "outcome", "random", "clock"],
         Siblings::OneWay,

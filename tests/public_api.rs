@@ -9,11 +9,13 @@ use actix::prelude::*;
 use actix_circuit_breaker::circuit::{Circuit, Refused};
 use actix_circuit_breaker::message::{
     Ask, ForceClosed, ForceOpen, GetSnapshot, Reconfigure, Release, Reset, Subscribe,
+    SubscribeDrops,
 };
 use actix_circuit_breaker::{
     AskError, BackoffSupervisor, Breaker, BreakerActor, BreakerConfig, Breakers, CallError,
-    CircuitState, Clock, ConfigError, CreateError, Guarded, ManualClock, Outcome, Permit,
-    RandomSource, Rejected, RestartPolicy, Settled, Snapshot, StateChanged, Timestamp, Transitions,
+    CircuitState, Clock, ConfigError, CreateError, Guarded, HeldAsk, HeldCounts, HeldDropped, Hold,
+    ManualClock, Outcome, Permit, RandomSource, Rejected, RestartPolicy, Settled, Snapshot,
+    StateChanged, Tell, TellError, Timestamp, Transitions,
 };
 
 #[derive(Message)]
@@ -46,6 +48,12 @@ impl Handler<StateChanged> for Log {
     type Result = ();
 
     fn handle(&mut self, _: StateChanged, _: &mut Context<Self>) {}
+}
+
+impl Handler<HeldDropped> for Log {
+    type Result = ();
+
+    fn handle(&mut self, _: HeldDropped, _: &mut Context<Self>) {}
 }
 
 fn sent<T: Send + 'static>(value: T) -> T {
@@ -134,6 +142,18 @@ async fn owners_breakers_and_guards_have_the_names_they_promise() {
     let settled: Settled = permit.success();
     settled.await;
     breaker.acquire().await.unwrap().failure().await;
+    let held: HeldAsk<Charge> = sent(guard.send_or_hold(Charge));
+    assert_eq!(held.await, Ok(Ok(1)));
+    let told: Tell<Charge> = sent(breaker.tell(&gateway, Charge));
+    let told: Result<(), TellError<Charge>> = told.await;
+    told.unwrap();
+    breaker.tell_or_hold(&recipient, Charge).await.unwrap();
+    let hold = Hold::new(1, Duration::from_secs(1), Duration::from_secs(1));
+    let holding = BreakerConfig::builder()
+        .hold(hold.growing())
+        .build()
+        .unwrap();
+    assert!(holding.hold().unwrap().growing);
     breaker.acquire().await.unwrap().ignore().await;
 
     assert_eq!(breaker.state(), CircuitState::Closed);
@@ -156,6 +176,12 @@ async fn owners_breakers_and_guards_have_the_names_they_promise() {
     breaker.reset().await.unwrap();
     breaker.reconfigure(config.clone()).await.unwrap().unwrap();
     breaker.subscribe(log.downgrade()).await.unwrap();
+    breaker.subscribe_drops(log.clone()).await.unwrap();
+    let snapshot: Snapshot = breaker.snapshot().await.unwrap();
+    assert_eq!(
+        (snapshot.held, snapshot.held_counts),
+        (0, HeldCounts::default())
+    );
 
     let address: &Addr<BreakerActor> = breaker.addr();
     let reply = address.send(Ask::new(recipient.clone(), Charge)).await;
@@ -173,7 +199,8 @@ async fn owners_breakers_and_guards_have_the_names_they_promise() {
         .await
         .unwrap()
         .unwrap();
-    address.send(Subscribe::new(log)).await.unwrap();
+    address.send(Subscribe::new(log.clone())).await.unwrap();
+    address.send(SubscribeDrops::new(log)).await.unwrap();
     assert!(breakers.remove("payments"));
 }
 

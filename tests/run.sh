@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # The optional features, each of which has to work alone.
 features=(metrics)
 # The examples that end by themselves.
-examples=(checkout supervision admin subscribe retry_inside two_step restart metrics)
+examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries metrics)
 
 step() { printf '\n== %s\n' "$*"; }
 

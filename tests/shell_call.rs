@@ -16,12 +16,14 @@ mod harness;
 use std::future::{Future, pending};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as Cx, Poll};
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::Ask;
 use actix_circuit_breaker::{
-    AskError, CallError, CircuitState, Outcome, Reason, Rejected, TripPolicy, Window,
+    AskError, CallError, CircuitState, Outcome, Reason, Rejected, Reply, TripPolicy, Window,
 };
 use futures::FutureExt;
 use harness::*;
@@ -467,6 +469,20 @@ impl Handler<Pass> for Relay {
     fn handle(&mut self, _: Pass, _: &mut Context<Self>) -> Self::Result {
         Box::pin(self.0.send(Job::Good))
     }
+}
+
+// R19: the error in which that rejection is looked for, however the reply is wrapped.
+#[test]
+fn error_is_found_in_a_wrapped_reply() {
+    fn found(reply: &impl Reply) -> Option<&Oops> {
+        reply.error().map(|error| error.downcast_ref().unwrap())
+    }
+    let (good, bad): (Answer, Answer) = (Ok(1), Err(BAD));
+    assert_eq!((found(&good), found(&bad)), (None, Some(&BAD)));
+    assert_eq!(found(&Box::new(bad)), Some(&BAD));
+    assert_eq!(found(&Rc::new(bad)), Some(&BAD));
+    assert_eq!(found(&Arc::new(bad)), Some(&BAD));
+    assert_eq!(found(&Arc::new(good)), None);
 }
 
 // R19: across an actor in between, by the same breaker and by another.

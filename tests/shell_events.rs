@@ -18,9 +18,32 @@ use std::sync::Arc;
 use actix::prelude::*;
 use actix_circuit_breaker::message::Subscribe;
 use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
-use actix_circuit_breaker::{Breaker, Breakers, Cause, CircuitState, ManualClock, StateChanged};
+use actix_circuit_breaker::{
+    Breaker, Breakers, Cause, CircuitState, ManualClock, SlowCall, StateChanged, TripPolicy, Window,
+};
 use futures::{FutureExt, StreamExt};
 use harness::*;
+
+// R25: the first event tells what is in the window.
+#[actix::test]
+async fn present_state_comes_with_what_is_remembered() {
+    let w = world(consecutive(1).trip(TripPolicy::FailureRate {
+        rate: 0.9,
+        minimum_calls: 100,
+        window: Window::Calls(100),
+        slow_call: Some(SlowCall::new(100 * MS, 1.0)),
+    }));
+    w.bad().await;
+    let slow = w.ask(Job::Late(200 * MS, Ok(1)));
+    assert_eq!(slow.await, Ok(Ok(1)));
+    for _ in 0..3 {
+        w.good().await;
+    }
+    let (_recorder, told) = w.record().await;
+    pass(MS).await;
+    let known = told.last().evidence;
+    assert_eq!((known.failures, known.slow_calls, known.samples), (1, 1, 5));
+}
 
 // R25: the present first, then each change in order, and what was known at each.
 #[actix::test]

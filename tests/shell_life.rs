@@ -21,7 +21,7 @@ use actix_circuit_breaker::message::Ask;
 use actix_circuit_breaker::message::ForceOpen;
 use actix_circuit_breaker::{
     AskError, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, Cause, CircuitState,
-    Reason, RestartPolicy, Window,
+    RampUp, Reason, RestartPolicy, Window,
 };
 use futures::{FutureExt, StreamExt};
 use harness::*;
@@ -253,8 +253,9 @@ async fn restart_keeps_counting_the_successes_of_a_rate() {
 /// Whatever is asked passes, and fails or not as it will.
 async fn assert_unguarded(w: &World) {
     assert!(!w.breaker.addr().connected());
+    // What a caller meets is what is shown.
+    assert_eq!(w.state(), CircuitState::Closed);
     let seen = w.seen.get();
-    let state = w.state();
     for _ in 0..5 {
         w.bad().await;
         let failed = w.breaker.call(async { Err::<(), _>(BAD) }).await;
@@ -267,7 +268,7 @@ async fn assert_unguarded(w: &World) {
     let hung = guard.call_timeout(10 * MS).send(Job::Hang).await;
     assert_eq!(hung, Err(AskError::Timeout(10 * MS)));
     assert_eq!(w.seen.get(), seen + 7);
-    assert_eq!(w.state(), state);
+    assert_eq!(w.state(), CircuitState::Closed);
     w.breaker.snapshot().await.unwrap_err();
     let order = w.breaker.force_open(ForceOpen::new("x")).await;
     order.unwrap_err();
@@ -429,11 +430,13 @@ async fn probe_in_the_care_of_a_stopped_arbiter_ends() {
     let probe = w.breaker.ask(&w.target, Job::Hang);
     let call = w.breaker.call(std::future::pending::<Answer>());
     until(&w, CircuitState::HalfOpen).await;
+    let watch = w.breaker.watch();
     arbiter.stop();
     arbiter.join().unwrap();
     assert_eq!(probe.await, Err(AskError::Closed));
     drop(call);
     assert_unguarded(&w).await;
+    assert_eq!(*watch.borrow(), CircuitState::Closed);
 }
 
 // R19: the arbiter of the target stops.
@@ -595,6 +598,33 @@ async fn questions_to_a_blocked_breaker_stay_bounded() {
     w.snapshot().await;
     w.good().await;
     assert_eq!(w.state(), CircuitState::Closed);
+    arbiter.stop();
+    arbiter.join().unwrap();
+}
+
+// R36: nor those who call while it ramps up, each of whom has to ask.
+#[actix::test]
+async fn questions_to_a_blocked_breaker_that_ramps_up_stay_bounded() {
+    let arbiter = Arbiter::new();
+    let ramp_up = RampUp::new(3_600 * SECOND, 1.0);
+    let w = elsewhere(&arbiter, consecutive(1).break_duration(MS).ramp_up(ramp_up));
+    w.trip().await;
+    until_due(&w).await;
+    w.good().await;
+    let blocked = Blocked::new(&arbiter).await;
+    let questions = (0..2_000).map(|_| w.breaker.acquire().now_or_never());
+    let rejected: Vec<_> = questions.flatten().map(Result::unwrap_err).collect();
+    assert_eq!(rejected.len(), 2_000 - 1_024);
+    for error in rejected {
+        let AskError::Rejected(rejected) = error else {
+            panic!("rejected, and nothing else");
+        };
+        assert_eq!(rejected.reason(), Reason::RampUp);
+        assert!(rejected.retry_after().unwrap() <= SECOND);
+    }
+    blocked.end();
+    w.snapshot().await;
+    w.good().await;
     arbiter.stop();
     arbiter.join().unwrap();
 }

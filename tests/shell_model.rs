@@ -13,13 +13,13 @@
 
 mod harness;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use actix_circuit_breaker::circuit::{self, Circuit};
 use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
 use actix_circuit_breaker::{
-    AskError, Backoff, BreakerConfig, Breakers, Clock, ManualClock, Outcome, Permit, SlowCall,
-    TripPolicy, Window,
+    AskError, Backoff, BreakerConfig, Breakers, Clock, ManualClock, Outcome, Permit, RampUp,
+    RandomSource, SlowCall, TripPolicy, Window,
 };
 use harness::*;
 
@@ -42,6 +42,8 @@ fn configs() -> Vec<BreakerConfig> {
         }),
         probes(rate(0.5, 4, Window::Calls(6))),
         rate(0.4, 3, Window::Time(5 * SECOND)),
+        consecutive(2).ramp_up(RampUp::new(8 * SECOND, 0.25)),
+        rate(0.5, 4, Window::Calls(6)).ramp_up(RampUp::new(60 * SECOND, 0.1)),
         probes(consecutive(1)).trip(TripPolicy::FailureRate {
             rate: 0.6,
             minimum_calls: 3,
@@ -51,6 +53,21 @@ fn configs() -> Vec<BreakerConfig> {
     ]
     .map(|config| config.build().unwrap())
     .into()
+}
+
+/// The same numbers in the same order, for each of the two.
+struct Draws(Mutex<fastrand::Rng>);
+
+impl Draws {
+    fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(fastrand::Rng::with_seed(seed))))
+    }
+}
+
+impl RandomSource for Draws {
+    fn uniform(&self) -> f64 {
+        self.0.lock().unwrap().f64()
+    }
 }
 
 /// One step after another, taken by both.
@@ -182,18 +199,21 @@ impl Both {
     }
 }
 
-// R2, R6–R17 and R27: by permits and asks, probes and orders, the shell adds nothing of its own.
+// R2, R6–R17, R27 and R36: by permits and asks, probes and orders, the shell adds nothing of its own.
 #[actix::test]
 async fn shell_decides_as_its_circuit_does() {
     pause();
     for config in configs() {
         for seed in 0..60 {
             let clock = ManualClock::new();
-            let breakers = Breakers::builder().clock(Arc::new(clock.clone())).start();
+            let breakers = Breakers::builder()
+                .clock(Arc::new(clock.clone()))
+                .random(Draws::new(seed))
+                .start();
             let breaker = breakers.create("b", config.clone()).unwrap();
             let (target, seen) = target();
             let mut both = Both {
-                model: Circuit::new(config.clone(), clock.now()),
+                model: Circuit::with_random(config.clone(), Draws::new(seed), clock.now()),
                 clock,
                 world: World {
                     breakers,

@@ -50,6 +50,25 @@ async fn permit_settles_as_it_is_told() {
     );
 }
 
+// R11, R24: what was asked of a breaker that is open and is answered by one that was reset meanwhile.
+#[actix::test]
+async fn permit_of_a_breaker_that_closes_before_it_answers_is_no_probe() {
+    let w = world(consecutive(2));
+    w.trip().await;
+    pass(BREAK + MS).await;
+    // On its way before the question, which is asked of an open breaker.
+    let reset = w.breaker.reset();
+    let permit = w.breaker.acquire().await.unwrap();
+    reset.await.unwrap();
+    assert!(!permit.is_probe());
+    permit.failure().await;
+    let snapshot = w.snapshot().await;
+    assert_eq!(
+        (snapshot.state, snapshot.failures),
+        (CircuitState::Closed, 1)
+    );
+}
+
 // R10: the outcome counts when it is given, not when it is awaited.
 #[actix::test]
 async fn outcome_counts_without_waiting_for_it() {

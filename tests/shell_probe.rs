@@ -140,6 +140,24 @@ async fn breaker_on_a_manual_clock_is_due_at_once() {
     assert_eq!(w.snapshot().await.calls.rejected, 2);
 }
 
+// R16: timers are what ends a call, and this clock does not drive them.
+#[actix::test]
+async fn probe_on_a_manual_clock_has_its_whole_time() {
+    let (clock, w) = manual(consecutive(1));
+    w.trip().await;
+    clock.advance(BREAK);
+    let mut call = Box::pin(w.breaker.call(async {
+        pass(500 * MS).await;
+        Ok::<_, Oops>(1)
+    }));
+    assert!(poll_once(&mut call).await.is_pending());
+    quiet().await;
+    // Between its admission and its start.
+    clock.advance(2 * SECOND);
+    assert_eq!(call.await, Ok(1));
+    assert_eq!(w.state(), CircuitState::Closed);
+}
+
 // R7, check 39, cases 16, 19 and 47
 #[actix::test]
 async fn probe_in_flight_keeps_fifty_others_out() {

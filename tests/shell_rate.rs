@@ -13,9 +13,10 @@
 
 mod harness;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use actix_circuit_breaker::{Cause, CircuitState, Window};
+use actix_circuit_breaker::{Breakers, Cause, CircuitState, Clock, SystemClock, Timestamp, Window};
 use harness::*;
 
 async fn successes(w: &World, count: u32) {
@@ -84,6 +85,54 @@ async fn success_on_a_manual_clock_trips_before_its_caller_goes_on() {
     }
 }
 
+/// The machine's clock, which counts how often it is looked at: once for each step of the breaker.
+#[derive(Debug, Clone, Default)]
+struct Watched {
+    clock: SystemClock,
+    looks: Counter,
+}
+
+impl Clock for Watched {
+    fn now(&self) -> Timestamp {
+        self.looks.add();
+        self.clock.now()
+    }
+}
+
+// R17: a success costs the breaker no step where it cannot trip and a tick will put it into its bucket.
+// R28: nor does time, once nothing comes.
+#[actix::test]
+async fn successes_far_from_a_trip_cost_no_step() {
+    pause();
+    for window in [Window::Calls(1_000), Window::Time(10 * SECOND)] {
+        let clock = Watched::default();
+        let looks = clock.looks.clone();
+        let w = world_of(
+            Breakers::builder().clock(Arc::new(clock)),
+            rate(0.5, 1_000, window),
+        );
+        // The first one wakes the ticks of a window of time.
+        successes(&w, 1).await;
+        quiet().await;
+        let before = looks.get();
+        for _ in 0..10 {
+            successes(&w, 10).await;
+            quiet().await;
+        }
+        assert_eq!(looks.get(), before, "{window:?}");
+        // One tick for each bucket in which some came, and one that finds nothing more.
+        for _ in 0..20 {
+            pass(SECOND).await;
+            successes(&w, 10).await;
+            quiet().await;
+        }
+        pass(1_000 * SECOND).await;
+        let ticks = looks.get() - before;
+        assert!(ticks <= 22, "{window:?}: {ticks}");
+        assert_eq!(w.snapshot().await.calls.successes, 301);
+    }
+}
+
 // R17: the timers of an idle window sleep. What wakes them is the first success itself.
 #[actix::test]
 async fn success_trips_while_the_ticks_sleep() {
@@ -140,6 +189,22 @@ async fn successes_age_out_of_the_bucket_they_came_in() {
     }
     assert_eq!(counted.last(), Some(&0));
     assert_eq!(w.snapshot().await.calls.successes, 100);
+}
+
+// R18: the same where nothing else wakes the breaker meanwhile.
+#[actix::test]
+async fn successes_that_come_alone_are_put_into_their_bucket() {
+    let w = world(rate(0.9, 1_000, Window::Time(10 * SECOND)));
+    quiet().await;
+    successes(&w, 1).await;
+    quiet().await;
+    successes(&w, 19).await;
+    pass(6 * SECOND).await;
+    w.bad().await;
+    assert_eq!(w.snapshot().await.samples, 21);
+    // A tick comes one bucket late at most.
+    pass(6 * SECOND).await;
+    assert_eq!(w.snapshot().await.samples, 1);
 }
 
 // R17: a success that is the first to come after old ones have aged out.

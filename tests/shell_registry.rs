@@ -214,6 +214,22 @@ async fn one_that_remembers_successes_of_a_rate_stays() {
     }
 }
 
+// R32: nor does a new one remember anything, whatever its policy.
+#[actix::test]
+async fn one_that_was_never_called_may_go() {
+    for config in [
+        consecutive(2),
+        count(2, 10 * SECOND),
+        rate(0.5, 5, Window::Calls(10)),
+        rate(0.5, 5, Window::Time(10 * SECOND)),
+    ] {
+        let (_, breakers) = owner(1);
+        drop(breakers.create("a", config.build().unwrap()).unwrap());
+        quiet().await;
+        assert!(!full(&breakers));
+    }
+}
+
 // R32: unsettled permits and calls in flight hold a handle.
 #[actix::test]
 async fn one_with_a_call_in_flight_stays() {

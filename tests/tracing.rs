@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use actix_circuit_breaker::message::Ask;
 use actix_circuit_breaker::message::{ForceClosed, ForceOpen};
-use actix_circuit_breaker::{Breakers, CircuitState, Outcome, TripPolicy, TripRule};
+use actix_circuit_breaker::{Breakers, CircuitState, Hold, Outcome, TripPolicy, TripRule};
 use futures::FutureExt;
 use harness::*;
 use tracing::level_filters::LevelFilter;
@@ -285,6 +285,37 @@ async fn lost_probe_is_told_once() {
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert_line(&lines, &["WARN", "breaker=\"b\"", "probes=2"]);
     drop(held);
+}
+
+#[actix::test]
+async fn messages_that_wait_and_are_not_sent_are_told() {
+    let capture = Capture::default();
+    let _on = capture.on();
+    let w = world(consecutive(1).hold(Hold::new(1, SECOND, SECOND)));
+    w.trip().await;
+    let guard = w.breaker.guard(w.target.clone());
+    let held = guard.send_or_hold(Job::Good);
+    quiet().await;
+    capture.take();
+    // That there is no room is told once, not to each.
+    for _ in 0..5 {
+        assert!(guard.send_or_hold(Job::Good).await.is_err());
+    }
+    let lines = capture.take();
+    let lines: Vec<_> = lines
+        .into_iter()
+        .filter(|line| line.contains("WARN"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert_line(
+        &lines,
+        &["WARN", "breaker=\"b\"", "why=full", "held_for=0s"],
+    );
+    assert!(held.await.is_err());
+    assert_line(
+        &capture.take(),
+        &["WARN", "breaker=\"b\"", "why=expired", "held_for=1s"],
+    );
 }
 
 #[actix::test]

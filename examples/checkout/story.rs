@@ -41,7 +41,7 @@ impl Story {
         println!("{:6.2} s  {text}", self.seconds(at));
     }
 
-    fn seconds(&self, at: Timestamp) -> f64 {
+    pub(crate) fn seconds(&self, at: Timestamp) -> f64 {
         at.since(self.start).as_secs_f64()
     }
 }
@@ -110,11 +110,17 @@ impl Events {
         }
     }
 
-    fn all(&self, cause: Cause) -> impl Iterator<Item = Timestamp> {
+    pub(crate) fn all(&self, cause: Cause) -> impl Iterator<Item = Timestamp> {
         self.past
             .iter()
             .filter(move |told| told.event.cause == cause)
             .map(|told| told.event.at)
+    }
+
+    /// Returns every state the breaker was in, and since when.
+    pub(crate) fn states(&self) -> Vec<(Timestamp, CircuitState)> {
+        let told = self.past.iter().map(|told| &told.event);
+        told.map(|event| (event.at, event.to)).collect()
     }
 
     /// Returns the spans in which no ask may pass: each from when the timeline was told of a break to
@@ -166,6 +172,13 @@ impl Asked {
     }
 }
 
+/// What became of an ask, in a word.
+pub(crate) enum Fate {
+    Paid,
+    Failed,
+    Rejected,
+}
+
 /// All that is known at the end.
 pub(crate) struct Summary<'a> {
     pub(crate) story: &'a Story,
@@ -214,6 +227,20 @@ impl Summary<'_> {
                 "from health to recovery",
             );
         }
+    }
+
+    /// Returns when each ask was made, in seconds, and what became of it.
+    pub(crate) fn fates(&self) -> impl Iterator<Item = (f64, Fate)> {
+        self.asked.iter().map(|asked| {
+            let fate = if asked.is_rejected() {
+                Fate::Rejected
+            } else if asked.is_failed() {
+                Fate::Failed
+            } else {
+                Fate::Paid
+            };
+            (self.story.seconds(asked.from), fate)
+        })
     }
 
     /// Checks, and tells, that every ask made during a break was kept from the server.

@@ -1,5 +1,6 @@
 //! The messages of the breaker's actor, each one step of the circuit.
 
+use std::future::Future;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use super::BreakerActor;
 use super::outbox::{Order, Told};
 use crate::breaker::{Stopwatch, judge, settle};
 use crate::caught::{Quiet, caught, quietly};
-use crate::circuit::{Circuit, Record, Refused};
+use crate::circuit::{self, Circuit, Permit, Record, Refused};
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::gate::{Gate, Held, Took};
 use crate::message::{
-    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant,
+    Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant, Inspect,
     Reconfigure, Release, Reset, Sampled, Settle, Snapshot, Subscribe,
 };
 use crate::outcome::{Classify, Outcome};
@@ -112,26 +113,51 @@ where
                 return Box::pin(std::future::ready(Err(AskError::Rejected(rejected))));
             }
         };
-        let errand = Errand {
-            held: self.gate.hold(permit),
-            gate: Arc::clone(&self.gate),
-            breaker: self.address(ctx),
-            watch: Stopwatch::start(),
-        };
-        // Made here, so that the time counts from admission; awaited in a task of its own, so that
-        // neither this mailbox nor a restart of this actor is bound to the target.
-        // A closed target drops the message, whose destructor is the user's: it may panic.
-        let sent = caught(|| ask.message.take().map(|message| ask.target.send(message)));
-        let sent = sent.ok().flatten();
-        let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
+        let gate = Arc::clone(&self.gate);
+        let result = errand(
+            ask,
+            permit,
+            gate,
+            self.role.address(ctx),
+            call_timeout,
+            |_| (),
+        );
         outbox.deliver();
-        Box::pin(async move {
-            let reply = match reply {
-                Some(reply) => reply.await.ok(),
-                None => Some(Err(MailboxError::Closed)),
-            };
-            errand.finish(reply, ask.classify, call_timeout).await
-        })
+        Box::pin(result)
+    }
+}
+
+/// Makes an ask that was admitted, and tells `note` the outcome before it is settled.
+pub(super) fn errand<M>(
+    mut ask: Ask<M>,
+    permit: Permit,
+    gate: Arc<Gate>,
+    breaker: Addr<BreakerActor>,
+    call_timeout: Duration,
+    note: impl FnOnce(Outcome) + 'static,
+) -> impl Future<Output = Result<M::Result, AskError>> + 'static
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let errand = Errand {
+        held: gate.hold(permit),
+        gate,
+        breaker,
+        watch: Stopwatch::start(),
+    };
+    // Made here, so that the time counts from admission; awaited in a task of its own, so that
+    // neither this mailbox nor a restart of this actor is bound to the target.
+    // A closed target drops the message, whose destructor is the user's: it may panic.
+    let sent = caught(|| ask.message.take().map(|message| ask.target.send(message)));
+    let sent = sent.ok().flatten();
+    let reply = sent.map(|request| tokio::time::timeout(call_timeout, request));
+    async move {
+        let reply = match reply {
+            Some(reply) => reply.await.ok(),
+            None => Some(Err(MailboxError::Closed)),
+        };
+        errand.finish(reply, ask.classify, call_timeout, note).await
     }
 }
 
@@ -150,6 +176,7 @@ impl Errand {
         reply: Option<Result<R, MailboxError>>,
         mut classify: Quiet<Box<dyn Classify<R> + Send>>,
         call_timeout: Duration,
+        note: impl FnOnce(Outcome),
     ) -> Result<R, AskError> {
         let (result, outcome) = match reply {
             Some(Ok(reply)) => {
@@ -166,6 +193,7 @@ impl Errand {
         if let Err(cause) = caught(|| drop(classify.take())) {
             report::classifier_panicked(self.gate.name(), &cause);
         }
+        note(outcome);
         if let Some(permit) = self.held.take() {
             let took = match result {
                 Err(AskError::Timeout(_)) => Took::TooLong,
@@ -183,7 +211,8 @@ impl Handler<Sampled> for BreakerActor {
 
     fn handle(&mut self, _: Sampled, ctx: &mut Context<Self>) {
         self.gate.end_sampling();
-        let ((), outbox) = self.step(ctx, |_, _| ());
+        // As by a timer, which a member that was woken too late for one never had.
+        let ((), outbox) = self.step(ctx, Circuit::advance);
         outbox.deliver();
     }
 }
@@ -218,8 +247,22 @@ impl Handler<GetSnapshot> for BreakerActor {
             subscribers,
             missed_events,
             restarts: self.gate.restarts(),
+            held: self.holding.as_ref().map_or(0, |all| all.waiting()),
+            held_counts: self
+                .holding
+                .as_ref()
+                .map(|all| all.counts())
+                .unwrap_or_default(),
         };
         Told::new(snapshot, outbox)
+    }
+}
+
+impl Handler<Inspect> for BreakerActor {
+    type Result = Told<circuit::Snapshot>;
+
+    fn handle(&mut self, _: Inspect, ctx: &mut Context<Self>) -> Self::Result {
+        self.answer(ctx, |circuit, now| circuit.snapshot(now))
     }
 }
 
@@ -279,7 +322,11 @@ impl Handler<Reconfigure> for BreakerActor {
     type Result = Told<Result<(), ConfigError>>;
 
     fn handle(&mut self, order: Reconfigure, ctx: &mut Context<Self>) -> Self::Result {
-        let config = order.config;
+        let Reconfigure { config, of_family } = order;
+        let own = of_family.is_none();
+        if of_family.is_some_and(|before| !self.follows_family(&before)) {
+            return Told::already(Ok(()));
+        }
         let gate = Arc::clone(&self.gate);
         // Both at once: an order that is lost changes neither.
         let told = self.answer(ctx, |circuit, now| {
@@ -287,6 +334,7 @@ impl Handler<Reconfigure> for BreakerActor {
             gate.set_config(config);
             Ok(())
         });
+        self.role.note_settings(own);
         self.ordered(told, Order::new("reconfigure"))
     }
 }

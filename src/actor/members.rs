@@ -17,11 +17,13 @@ use futures_core::Stream;
 use futures_util::stream::SelectAll;
 
 use super::BreakerActor;
+use super::holding::Holding;
 use super::timers::Timers;
 use crate::breaker::{Breaker, WeakBreaker};
 use crate::caught::{caught, quietly};
 use crate::circuit::Circuit;
-use crate::event::Subscribers;
+use crate::config::BreakerConfig;
+use crate::event::{HeldDropped, Subscribers};
 use crate::gate::Gate;
 use crate::message::{FollowFamily, Serve};
 
@@ -43,18 +45,73 @@ pub(super) enum Role {
 
 pub(super) struct Head {
     keeper: Weak<dyn Keeper>,
-    events: Arc<Mutex<Subscribers>>,
+    listeners: Arc<Listeners>,
     /// In the actor, not in its context, so that a restart keeps them.
     mailboxes: SelectAll<MemberMailbox>,
     /// Counts the contexts, whose timers mean nothing in the next one.
     life: u32,
     /// Members that had timers when their turn ended.
     timed: Vec<WeakBreaker>,
+    /// Of those of the last context, the ones whose timers are still to be set again.
+    unset: Vec<WeakBreaker>,
 }
 
 pub(super) struct Membership {
     me: WeakBreaker,
-    events: Arc<Mutex<Subscribers>>,
+    listeners: Arc<Listeners>,
+    /// Whether its settings were given to it alone.
+    own_settings: bool,
+}
+
+/// What the events of a member are numbered by, over its rests.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Numbers {
+    changes: u64,
+    drops: u64,
+}
+
+/// Those who listen to all members of a family.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(super) changes: Mutex<Subscribers>,
+    pub(super) drops: Mutex<Subscribers<HeldDropped>>,
+}
+
+impl Role {
+    /// Where messages to the breaker whose turn it is go to.
+    pub(super) fn address(&self, ctx: &Context<BreakerActor>) -> Addr<BreakerActor> {
+        let member = match self {
+            Self::Member(member) => member.me.upgrade(),
+            Self::Alone | Self::Head(_) => None,
+        };
+        member.map_or_else(|| ctx.address(), |member| member.addr().clone())
+    }
+
+    /// Notes whether the settings in force were given to a member alone.
+    pub(super) fn note_settings(&mut self, own: bool) {
+        if let Self::Member(member) = self {
+            member.own_settings = own;
+        }
+    }
+
+    /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
+    /// holds it then.
+    pub(super) fn later(
+        &self,
+        ctx: &mut Context<BreakerActor>,
+        wait: Duration,
+        wake: fn(&mut BreakerActor, &mut Context<BreakerActor>),
+    ) -> SpawnHandle {
+        let Self::Member(member) = self else {
+            return ctx.run_later(wait, wake);
+        };
+        let me = member.me.clone();
+        ctx.run_later(wait, move |head, ctx| {
+            if let Some(member) = me.upgrade() {
+                head.in_turn_of(&member, |actor| wake(actor, ctx));
+            }
+        })
+    }
 }
 
 /// Who keeps the members of a family.
@@ -140,6 +197,9 @@ impl<'a> Turn<'a> {
         let mut kept = lock(member);
         if kept.timers.life != life {
             kept.timers = Timers::of_life(life);
+            if let Some(holding) = &mut kept.holding {
+                holding.forget_timer();
+            }
         }
         std::mem::swap(head, &mut *kept);
         drop(kept);
@@ -151,9 +211,10 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut kept = lock(self.member);
         std::mem::swap(self.head, &mut *kept);
+        let has_timers = kept.has_timers();
         let BreakerActor { role, timers, .. } = &mut *kept;
         if let (Role::Head(head), Role::Member(member)) = (&mut self.head.role, role)
-            && timers.are_set()
+            && has_timers
             && !std::mem::replace(&mut timers.listed, true)
         {
             if head.timed.len() == head.timed.capacity() {
@@ -174,14 +235,15 @@ impl BreakerActor {
         circuit: Circuit,
         gate: Arc<Gate>,
         keeper: Weak<dyn Keeper>,
-        events: Arc<Mutex<Subscribers>>,
+        listeners: Arc<Listeners>,
     ) -> Self {
         let head = Head {
             keeper,
-            events,
+            listeners,
             mailboxes: SelectAll::new(),
             life: 0,
             timed: Vec::new(),
+            unset: Vec::new(),
         };
         Self::in_role(Role::Head(Box::new(head)), circuit, gate, 0)
     }
@@ -190,17 +252,43 @@ impl BreakerActor {
     pub(crate) fn member(
         circuit: Circuit,
         gate: Arc<Gate>,
-        seq: u64,
+        numbers: Numbers,
+        own_settings: bool,
         me: WeakBreaker,
-        events: Arc<Mutex<Subscribers>>,
+        listeners: Arc<Listeners>,
     ) -> Self {
-        let role = Role::Member(Box::new(Membership { me, events }));
-        Self::in_role(role, circuit, gate, seq)
+        let role = Role::Member(Box::new(Membership {
+            me,
+            listeners,
+            own_settings,
+        }));
+        let mut member = Self::in_role(role, circuit, gate, numbers.changes);
+        if numbers.drops > 0 {
+            member.holding = Some(Box::new(Holding::after(numbers.drops)));
+        }
+        member
     }
 
-    /// What there is to keep of a member that nobody holds.
-    pub(crate) fn kept(&self) -> (&Circuit, u64) {
-        (&self.circuit, self.seq)
+    pub(crate) fn circuit(&self) -> &Circuit {
+        &self.circuit
+    }
+
+    /// What the next events go on from.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers {
+            changes: self.seq,
+            drops: self.holding.as_ref().map_or(0, |all| all.seq()),
+        }
+    }
+
+    /// Whether its settings were given to it alone.
+    pub(crate) fn has_own_settings(&self) -> bool {
+        matches!(&self.role, Role::Member(member) if member.own_settings)
+    }
+
+    /// Whether it takes the settings that are given to a family which had these before.
+    pub(super) fn follows_family(&self, before: &BreakerConfig) -> bool {
+        !self.has_own_settings() || self.circuit.config() == before
     }
 
     /// Whether nobody listens to the breaker, and nothing of it is to come.
@@ -209,7 +297,8 @@ impl BreakerActor {
             .subscribers
             .as_ref()
             .map_or(0, |all| lock(all).living());
-        subscribers == 0 && !self.timers.are_set() && !self.circuit.has_news()
+        let holds_nothing = self.holding.as_mut().is_none_or(|all| all.is_quiet());
+        subscribers == 0 && holds_nothing && !self.has_timers() && !self.circuit.has_news()
     }
 
     /// Lets a member take the head's place.
@@ -220,48 +309,33 @@ impl BreakerActor {
         }
     }
 
-    /// Where messages to the breaker whose turn it is go to.
-    pub(super) fn address(&self, ctx: &Context<Self>) -> Addr<Self> {
-        let member = match &self.role {
-            Role::Member(member) => member.me.upgrade(),
-            Role::Alone | Role::Head(_) => None,
-        };
-        member.map_or_else(|| ctx.address(), |member| member.addr().clone())
-    }
-
     /// Those who listen to all members of the family.
-    pub(super) fn family_events(&self) -> Option<&Arc<Mutex<Subscribers>>> {
+    pub(super) fn listeners(&self) -> Option<&Arc<Listeners>> {
         match &self.role {
-            Role::Member(member) => Some(&member.events),
+            Role::Member(member) => Some(&member.listeners),
             Role::Alone | Role::Head(_) => None,
         }
     }
 
-    /// Wakes the breaker whose turn it is after a time, in a turn of its own; a member only if somebody
-    /// holds it then.
-    pub(super) fn later(
-        &self,
-        ctx: &mut Context<Self>,
-        wait: Duration,
-        wake: fn(&mut Self, &mut Context<Self>),
-    ) -> SpawnHandle {
-        let Role::Member(member) = &self.role else {
-            return ctx.run_later(wait, wake);
-        };
-        let me = member.me.clone();
-        ctx.run_later(wait, move |head, ctx| {
-            if let Some(member) = me.upgrade() {
-                head.in_turn_of(&member, |actor| wake(actor, ctx));
-            }
-        })
+    fn has_timers(&self) -> bool {
+        self.timers.are_set() || self.holding.as_ref().is_some_and(|all| all.has_timer())
     }
 
-    /// Makes known to the members that the head is gone for good.
+    /// Makes known to the members that the head is gone for good. What waits in them goes back, for nobody
+    /// else would send it.
     pub(super) fn retire_members(&self) {
-        if let Role::Head(head) = &self.role
-            && let Some(keeper) = head.keeper.upgrade()
-        {
+        let Role::Head(head) = &self.role else {
+            return;
+        };
+        if let Some(keeper) = head.keeper.upgrade() {
             keeper.retire();
+        }
+        let read = head.mailboxes.iter();
+        for member in read.filter_map(|mailbox| mailbox.me.upgrade()) {
+            let holding = member.kept().and_then(|kept| lock(kept).holding.take());
+            if let Some(holding) = holding {
+                quietly(|| holding.end(member.gate(), Some(&head.listeners)));
+            }
         }
     }
 
@@ -271,7 +345,7 @@ impl BreakerActor {
             return;
         };
         head.life = head.life.wrapping_add(1);
-        let timed = std::mem::take(&mut head.timed);
+        head.unset.append(&mut head.timed);
         let keeper = Weak::clone(&head.keeper);
         ctx.spawn(Reading);
         ctx.run_interval(TIDY_EVERY, move |_, _| {
@@ -279,11 +353,24 @@ impl BreakerActor {
                 quietly(|| keeper.tidy());
             }
         });
-        for member in timed.iter().filter_map(WeakBreaker::upgrade) {
-            self.in_turn_of(&member, |actor| {
-                let ((), outbox) = actor.step(ctx, |_, _| ());
-                outbox.deliver();
-            });
+        while let Some(member) = self.last_unset() {
+            // If this panics, the next context begins with the same one.
+            if let Some(member) = member.upgrade() {
+                self.in_turn_of(&member, |actor| {
+                    let ((), outbox) = actor.step(ctx, Circuit::advance);
+                    outbox.deliver();
+                });
+            }
+            if let Role::Head(head) = &mut self.role {
+                head.unset.pop();
+            }
+        }
+    }
+
+    fn last_unset(&self) -> Option<WeakBreaker> {
+        match &self.role {
+            Role::Head(head) => head.unset.last().cloned(),
+            Role::Alone | Role::Member(_) => None,
         }
     }
 }
@@ -334,9 +421,16 @@ impl Handler<Serve> for BreakerActor {
 impl Handler<FollowFamily> for BreakerActor {
     type Result = ();
 
-    fn handle(&mut self, FollowFamily(subscriber): FollowFamily, _: &mut Context<Self>) {
+    fn handle(&mut self, subscriber: FollowFamily, _: &mut Context<Self>) {
         if let Role::Head(head) = &self.role {
-            lock(&head.events).add_actor(subscriber, None);
+            match subscriber {
+                FollowFamily::Changes(subscriber) => {
+                    lock(&head.listeners.changes).add_actor(subscriber, None);
+                }
+                FollowFamily::Drops(subscriber) => {
+                    lock(&head.listeners.drops).add_actor(subscriber, None);
+                }
+            }
         }
     }
 }

@@ -7,6 +7,8 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Message};
 
 use super::BreakerActor;
+use super::holding::Drops;
+use super::members::Listeners;
 use crate::caught::quietly;
 use crate::circuit::Panicked;
 use crate::event::{StateChanged, Subscribers};
@@ -24,11 +26,12 @@ pub(super) struct News {
     gate: Arc<Gate>,
     subscribers: Option<Arc<Mutex<Subscribers>>>,
     /// Those who listen to all breakers of the family.
-    family: Option<Arc<Mutex<Subscribers>>>,
+    family: Option<Arc<Listeners>>,
     pub(super) events: Vec<StateChanged>,
     pub(super) panicked: Vec<Panicked>,
     pub(super) lost_probes: u64,
     pub(super) order: Option<Order>,
+    pub(super) drops: Option<Drops>,
 }
 
 /// An operator's order, for the log.
@@ -64,11 +67,12 @@ impl Outbox {
             Box::new(News {
                 gate: Arc::clone(&actor.gate),
                 subscribers: actor.subscribers.clone(),
-                family: actor.family_events().cloned(),
+                family: actor.listeners().cloned(),
                 events: Vec::new(),
                 panicked: Vec::new(),
                 lost_probes: 0,
                 order: None,
+                drops: None,
             })
         })
     }
@@ -95,7 +99,9 @@ impl News {
         }
         for event in &self.events {
             report::transition(event);
-            for subscribers in self.subscribers.iter().chain(&self.family) {
+            let own = self.subscribers.as_deref();
+            let family = self.family.as_ref().map(|all| &all.changes);
+            for subscribers in own.into_iter().chain(family) {
                 let mut subscribers = subscribers.lock().unwrap_or_else(PoisonError::into_inner);
                 subscribers.tell(event);
             }
@@ -105,6 +111,9 @@ impl News {
         }
         if self.lost_probes > 0 {
             report::lost_probes(name, self.lost_probes);
+        }
+        if let Some(drops) = self.drops {
+            drops.deliver(self.family.as_deref());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! When the breaker's actor wakes by itself: to mark a break as nearly over and as over, and to fold the buckets of a
-//! window of time. A timer decides nothing; late, lost or doubled it costs the circuit nothing (R28).
+//! When the breaker's actor wakes by itself: to mark a break or a ramp-up as nearly over and as over, and to fold
+//! the buckets of a window of time. A timer decides nothing; late, lost or doubled it costs the circuit nothing (R28).
 
 use std::time::Duration;
 
@@ -76,12 +76,13 @@ impl BreakerActor {
             && self.timers.tick.is_none()
             && let Some(boundary) = self.circuit.next_bucket(now)
         {
-            let tick = self.later(ctx, boundary.since(now), Self::tick);
+            let tick = self.role.later(ctx, boundary.since(now), Self::tick);
             self.timers.tick = Some(tick);
         }
     }
 
     fn set_deadline(&mut self, ctx: &mut Context<Self>, now: Timestamp) {
+        // A timer for this very instant would find nothing left to do (R28).
         let deadline = self
             .circuit
             .next_deadline()
@@ -96,7 +97,7 @@ impl BreakerActor {
             let rest = at.since(now);
             // Twice: to mark it as near, and to do what is due.
             let wait = rest.checked_sub(AHEAD).filter(|wait| !wait.is_zero());
-            let timer = self.later(ctx, wait.unwrap_or(rest), |actor, ctx| {
+            let timer = self.role.later(ctx, wait.unwrap_or(rest), |actor, ctx| {
                 actor.timers.deadline = None;
                 let ((), outbox) = actor.step(ctx, Circuit::advance);
                 outbox.deliver();

@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use super::timer::CallTimer;
 use super::{Breaker, Settled, Target, Tracked, judge};
 use crate::error::{AskError, Rejected};
-use crate::gate::{Admission, OnItsWay, Took};
+use crate::gate::{Admission, OnItsWay, Took, Word};
 use crate::message::Ask;
 use crate::outcome::{ByReply, Classify, Outcome};
 use crate::report::CallSpan;
@@ -122,6 +122,18 @@ where
     }
 }
 
+/// How an ask ended, for its span.
+pub(super) fn ending<R>(result: &Result<R, AskError>) -> &'static str {
+    match result {
+        Ok(_) => "replied",
+        Err(AskError::Rejected(_)) => "rejected",
+        Err(AskError::Timeout(_)) => "timeout",
+        Err(AskError::Closed) => "closed",
+        Err(AskError::HoldExpired(_)) => "expired",
+        Err(AskError::HoldFull { .. }) => "full",
+    }
+}
+
 /// Sends the ask to the breaker's actor now, to be made by it.
 #[cold]
 fn mediate<T, M, C>(
@@ -150,6 +162,36 @@ where
             Err(_) => Err(AskError::Timeout(call_timeout)),
         }
     })
+}
+
+impl<T, M, C> AskFuture<T, M, C>
+where
+    T: Target<M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+    C: Classify<M::Result> + Send + 'static,
+{
+    /// Asks the target as a breaker that showed `word` lets it.
+    pub(super) fn passed(
+        breaker: &Breaker,
+        target: &T,
+        message: M,
+        classify: C,
+        call_timeout: Option<Duration>,
+        word: Word,
+    ) -> Self {
+        Self {
+            span: CallSpan::new(breaker.name()),
+            breaker: Tracked::asking(breaker, word.epoch()),
+            classify: Some(classify),
+            call_timeout,
+            stage: Stage::Asking {
+                epoch: word.epoch(),
+                request: target.send(message),
+                timer: CallTimer::new(),
+            },
+        }
+    }
 }
 
 impl<T, M, C> Future for AskFuture<T, M, C>
@@ -186,12 +228,7 @@ where
         let span = std::mem::replace(self.as_mut().project().span, CallSpan::none());
         let polled = span.run(|| self.as_mut().advance(cx));
         if let Poll::Ready(result) = &polled {
-            span.end(match result {
-                Ok(_) => "replied",
-                Err(AskError::Rejected(_)) => "rejected",
-                Err(AskError::Timeout(_)) => "timeout",
-                Err(AskError::Closed) => "closed",
-            });
+            span.end(ending(result));
         }
         *self.project().span = span;
         polled

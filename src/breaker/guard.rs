@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix::{Message, Recipient};
 
-use super::{AskFuture, Breaker};
+use super::{AskFuture, Breaker, HeldAsk};
 use crate::outcome::{Classify, Outcome};
 
 /// A breaker bound to one target: a recipient that can reject.
@@ -133,6 +133,50 @@ where
     /// As [`Breaker::ask`].
     pub fn send(&self, message: M) -> GuardedAsk<M> {
         AskFuture::new(
+            &self.breaker,
+            &self.target,
+            message,
+            self.classify.clone(),
+            self.call_timeout,
+        )
+    }
+
+    /// Asks the target, or lets the message wait inside the breaker until it can be sent.
+    ///
+    /// While closed and nothing waits, this is [`send`](Self::send). Else the message goes behind those that
+    /// wait already, whatever they are, up to [`capacity`](crate::Hold::capacity). When the break is over the
+    /// first of them is the probe, without anybody calling. After the breaker has closed the others follow at
+    /// the [`release_interval`](crate::Hold::release_interval), each an ask like any other: its call timeout
+    /// begins when it is sent. While half-open they follow as far as the breaker admits probes, and a trip
+    /// stops them. An ask that was released and failed is not held again.
+    ///
+    /// Each message waits for [`held_ttl`](crate::Hold::held_ttl) at most, counted from when it was first held,
+    /// whatever becomes of the breaker meanwhile; also while forced open, and while closed if its turn does not
+    /// come before. Other asks do not wait and may overtake those who do, but for the probe at the end of a
+    /// break. A restart of the breaker's actor keeps them.
+    ///
+    /// They reach their targets in the order in which the breaker got them. One caller's messages keep their
+    /// order also where some go straight through, unless the target's mailbox is full: actix keeps such a
+    /// message back until its future is polled, as it does with `addr.send(msg)`.
+    ///
+    /// Without a [`Hold`](crate::Hold) in the breaker's config this is [`send`](Self::send). If the policy is
+    /// taken away while messages wait, those still leave as it said.
+    ///
+    /// Do not wait for it inside a call that the same breaker guards: that call may be the probe which has to
+    /// end first.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`HoldExpired`](crate::AskError::HoldExpired) or
+    /// [`HoldFull`](crate::AskError::HoldFull); [`Rejected`](crate::AskError::Rejected) only without a policy.
+    /// [`Closed`](crate::AskError::Closed) also when the breaker is gone for good while the message waits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes a message that waits out of the queue, wherever it is dropped. One that was
+    /// sent runs on in the breaker's care, and its outcome counts.
+    pub fn send_or_hold(&self, message: M) -> HeldAsk<M> {
+        HeldAsk::new(
             &self.breaker,
             &self.target,
             message,

@@ -115,7 +115,10 @@ impl Breaker {
 
     /// Whether there is another handle to this member.
     pub(crate) fn is_held_elsewhere(&self) -> bool {
-        Arc::strong_count(&self.inner) > 1
+        let is_held = Arc::strong_count(&self.inner) > 1;
+        // What was done by those who held it is seen by what is asked now.
+        fence(Ordering::Acquire);
+        is_held
     }
 
     /// Whether nobody else holds this member, listens to it, or owes it an outcome, and nothing of it is to

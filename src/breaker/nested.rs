@@ -73,7 +73,10 @@ pub(super) fn rejection_in(error: &dyn Any) -> Option<&Rejected> {
 fn rejection_of_ask(error: &AskError) -> Option<&Rejected> {
     match error {
         AskError::Rejected(rejected) => Some(rejected),
-        AskError::Timeout(_) | AskError::Closed => None,
+        AskError::Timeout(_)
+        | AskError::Closed
+        | AskError::HoldExpired(_)
+        | AskError::HoldFull { .. } => None,
     }
 }
 

@@ -182,7 +182,7 @@ impl Drop for Permit {
 }
 
 /// Whether this thread's runtime, if it has one, can still be told to wake a task.
-fn can_wake() -> bool {
+pub(crate) fn can_wake() -> bool {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => true,
         Err(error) => !error.is_thread_local_destroyed(),

@@ -139,7 +139,7 @@ fn note_success<'a>(
 
 /// Sends word that there are successes to be looked at, unless that is under way.
 #[cold]
-fn ask_for_fold(breaker: &Addr<BreakerActor>, gate: &Gate) {
+pub(super) fn ask_for_fold(breaker: &Addr<BreakerActor>, gate: &Gate) {
     if gate.begin_sampling() {
         breaker.do_send(Sampled);
     }

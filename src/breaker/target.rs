@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use actix::dev::{RecipientRequest, Request, ToEnvelope};
+use actix::dev::{RecipientRequest, Request, SendError, ToEnvelope};
 use actix::{Actor, Addr, Handler, MailboxError, Message, Recipient};
 
 /// What can be asked with a message `M`: an [`Addr`] of an actor that handles it, or a [`Recipient`].
@@ -19,6 +19,9 @@ where
 
     #[doc(hidden)]
     fn send(&self, message: M) -> Self::Request;
+
+    #[doc(hidden)]
+    fn try_send(&self, message: M) -> Result<(), SendError<M>>;
 
     #[doc(hidden)]
     fn to_recipient(&self) -> Recipient<M>;
@@ -51,6 +54,10 @@ where
         Addr::send(self, message)
     }
 
+    fn try_send(&self, message: M) -> Result<(), SendError<M>> {
+        Addr::try_send(self, message)
+    }
+
     fn to_recipient(&self) -> Recipient<M> {
         self.clone().recipient()
     }
@@ -65,6 +72,10 @@ where
 
     fn send(&self, message: M) -> Self::Request {
         Recipient::send(self, message)
+    }
+
+    fn try_send(&self, message: M) -> Result<(), SendError<M>> {
+        Recipient::try_send(self, message)
     }
 
     fn to_recipient(&self) -> Recipient<M> {

@@ -26,12 +26,15 @@ impl Circuit {
         let now = now.max(self.record.newest);
         let margin = self.config.margin();
         let end = match &self.record.phase {
-            Phase::Closed(memory) => match memory.newest() {
-                Some(newest) if memory.counts(&self.config, now) != Counts::default() => {
-                    newest + margin
+            Phase::Closed(memory) | Phase::Ramping { memory, .. } => {
+                let remembers = memory.counts(&self.config, now) != Counts::default();
+                let window = memory.newest().filter(|_| remembers);
+                let window = window.map(|newest| newest + margin);
+                match window.max(self.ramp_end().filter(|end| *end > now)) {
+                    Some(end) => end,
+                    None => return Lifetime::None,
                 }
-                _ => return Lifetime::None,
-            },
+            }
             Phase::Open { until } => *until + margin,
             Phase::HalfOpen { due, round } => {
                 round.last_lease_end().unwrap_or(*due).max(*due) + margin

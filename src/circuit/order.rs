@@ -117,21 +117,23 @@ impl Circuit {
     }
 
     /// Goes on with other settings, which bind from the next step (R35). Another trip policy empties
-    /// the closed window, and a break that would be longer than the new longest one is cut; everything
-    /// else stays. An equal config does nothing.
+    /// the closed window, a break that would be longer than the new longest one is cut, and a ramp-up
+    /// ends if the new settings have none; everything else stays. An equal config does nothing.
     pub fn reconfigure(&mut self, config: BreakerConfig, now: Timestamp) {
         let now = self.begin(now);
         if config == self.config {
             return;
         }
         self.record.newest = now;
-        match &mut self.record.phase {
-            Phase::Closed(memory) if config.trip() != self.config.trip() => {
-                *memory = Memory::new(&config);
-            }
-            Phase::Open { until } => *until = (*until).min(now + config.longest_break()),
-            _ => {}
+        if config.trip() != self.config.trip()
+            && let Some(memory) = self.record.phase.memory_mut()
+        {
+            *memory = Memory::new(&config);
+        }
+        if let Phase::Open { until } = &mut self.record.phase {
+            *until = (*until).min(now + config.longest_break());
         }
         self.config = config;
+        self.end_ramp(now);
     }
 }

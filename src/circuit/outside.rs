@@ -3,11 +3,25 @@
 
 use std::sync::Arc;
 
+use super::order::OrderKind;
 use super::record::Phase;
-use super::{Calls, Cause, Circuit, Evidence, Record, Transition, next_epoch};
+use super::{Calls, Cause, Circuit, CircuitState, Evidence, Record, Transition, next_epoch};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::random::RandomSource;
+
+impl Record {
+    /// The state; an order whose time is over shows as the state it ends in (R8).
+    pub(crate) fn state_at(&self, now: Timestamp) -> CircuitState {
+        match &self.phase {
+            Phase::Forced(order) if order.is_over(now) => match order.kind {
+                OrderKind::Open => CircuitState::Open,
+                OrderKind::Closed => CircuitState::Closed,
+            },
+            phase => phase.state(),
+        }
+    }
+}
 
 impl Circuit {
     /// Goes on with a record in the same process; nothing of it is under way.
@@ -52,7 +66,7 @@ impl Circuit {
             return;
         }
         self.calls.successes = self.calls.successes.saturating_add(batch);
-        if let Phase::Closed(memory) = &mut self.record.phase {
+        if let Some(memory) = self.record.phase.memory_mut() {
             let verdict = memory.add_successes(batch, &self.config, now);
             self.act_on(verdict, now);
         }
@@ -79,36 +93,30 @@ impl Circuit {
 
     /// Whether a success changes the record now: there is something for it to forget.
     pub(crate) fn success_forgets(&self) -> bool {
-        match &self.record.phase {
-            Phase::Closed(memory) => self.config.success_forgets() && memory.newest().is_some(),
-            _ => false,
-        }
+        self.record
+            .phase
+            .memory()
+            .is_some_and(|memory| self.config.success_forgets() && memory.newest().is_some())
     }
 
     /// Whether the next success could trip; see [`Memory::success_may_trip`].
     pub(crate) fn success_may_trip(&self, now: Timestamp) -> bool {
-        match &self.record.phase {
-            Phase::Closed(memory) => {
-                memory.success_may_trip(&self.config, now.max(self.record.newest))
-            }
-            _ => false,
-        }
+        self.record.phase.memory().is_some_and(|memory| {
+            memory.success_may_trip(&self.config, now.max(self.record.newest))
+        })
     }
 
     /// When the present bucket of a window of time ends.
     pub(crate) fn next_bucket(&self, now: Timestamp) -> Option<Timestamp> {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.next_bucket(&self.config, now.max(self.record.newest)),
-            _ => None,
-        }
+        let memory = self.record.phase.memory()?;
+        memory.next_bucket(&self.config, now.max(self.record.newest))
     }
 
-    /// When a closed circuit remembers nothing any more; `None` where time alone does not get there.
+    /// When a closed circuit remembers nothing any more, a ramp-up included; `None` where time alone does
+    /// not get there.
     pub(crate) fn empty_at(&self) -> Option<Timestamp> {
-        match &self.record.phase {
-            Phase::Closed(memory) => memory.empty_at(&self.config),
-            _ => None,
-        }
+        let empty = self.record.phase.memory()?.empty_at(&self.config)?;
+        Some(self.ramp_end().map_or(empty, |end| end.max(empty)))
     }
 
     /// What became of the calls so far.

@@ -57,12 +57,15 @@ pub(super) enum Phase {
     HalfOpen { due: Timestamp, round: Round },
     /// R1's `override`, over an otherwise empty record.
     Forced(Order),
+    /// Closed, with the instant at which a recovery began to admit a growing share of calls (R36). The
+    /// last one, so that records written without it read as they did.
+    Ramping { since: Timestamp, memory: Memory },
 }
 
 impl Phase {
     pub(super) fn state(&self) -> CircuitState {
         match self {
-            Self::Closed(_) => CircuitState::Closed,
+            Self::Closed(_) | Self::Ramping { .. } => CircuitState::Closed,
             Self::Open { .. } => CircuitState::Open,
             Self::HalfOpen { .. } => CircuitState::HalfOpen,
             Self::Forced(Order {
@@ -76,12 +79,27 @@ impl Phase {
         }
     }
 
-    /// When it ends by itself.
+    /// When its state ends by itself.
     pub(super) fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Closed(_) | Self::HalfOpen { .. } => None,
+            Self::Closed(_) | Self::Ramping { .. } | Self::HalfOpen { .. } => None,
             Self::Open { until } => Some(*until),
             Self::Forced(order) => order.until,
+        }
+    }
+
+    /// What a closed circuit remembers.
+    pub(super) fn memory(&self) -> Option<&Memory> {
+        match self {
+            Self::Closed(memory) | Self::Ramping { memory, .. } => Some(memory),
+            Self::Open { .. } | Self::HalfOpen { .. } | Self::Forced(_) => None,
+        }
+    }
+
+    pub(super) fn memory_mut(&mut self) -> Option<&mut Memory> {
+        match self {
+            Self::Closed(memory) | Self::Ramping { memory, .. } => Some(memory),
+            Self::Open { .. } | Self::HalfOpen { .. } | Self::Forced(_) => None,
         }
     }
 }
@@ -114,7 +132,7 @@ impl Record {
         match &self.phase {
             Phase::Open { until } => Some(*until),
             Phase::HalfOpen { due, .. } => Some(*due),
-            Phase::Closed(_) | Phase::Forced(_) => None,
+            Phase::Closed(_) | Phase::Ramping { .. } | Phase::Forced(_) => None,
         }
     }
 }
@@ -128,7 +146,8 @@ impl Circuit {
         Self::restore_with_random(config, record, Arc::new(ThreadRandom), now)
     }
 
-    /// Takes over as [`restore`](Self::restore) does, with a random source of one's own for the jitter.
+    /// Takes over as [`restore`](Self::restore) does, with a random source of one's own for the jitter
+    /// and the ramp-up.
     pub fn restore_with_random(
         config: BreakerConfig,
         record: Record,
@@ -143,6 +162,16 @@ impl Circuit {
         } = record;
         let phase = match phase {
             Phase::Closed(memory) => Phase::Closed(memory.restored(&config, now)),
+            Phase::Ramping { since, memory } => {
+                let memory = memory.restored(&config, now);
+                match config.ramp_up() {
+                    Some(_) => Phase::Ramping {
+                        since: since.min(now),
+                        memory,
+                    },
+                    None => Phase::Closed(memory),
+                }
+            }
             Phase::Open { until } => Phase::Open {
                 until: until.min(now + config.longest_break()),
             },

@@ -24,6 +24,8 @@ pub enum Reason {
     ProbesInUse,
     /// An operator forced the breaker open.
     ForcedOpen,
+    /// The breaker has recovered and admits a growing share of calls; this one was not among them (R36).
+    RampUp,
 }
 
 impl fmt::Display for Reason {
@@ -32,6 +34,7 @@ impl fmt::Display for Reason {
             Self::Open => "open",
             Self::ProbesInUse => "half-open with all probes in use",
             Self::ForcedOpen => "forced open",
+            Self::RampUp => "ramping up",
         })
     }
 }
@@ -58,8 +61,8 @@ impl Refused {
     }
 
     /// Returns after what time another attempt makes sense (R9): the rest of the break; for
-    /// [`Reason::ProbesInUse`] at most a second; the rest of a forced open's ttl, `None` without one.
-    /// Never zero.
+    /// [`Reason::ProbesInUse`] at most a second; the rest of a forced open's ttl, `None` without one; for
+    /// [`Reason::RampUp`] the rest of the ramp-up and at most a second. Never zero.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -71,10 +74,10 @@ impl Refused {
 }
 
 impl Circuit {
-    /// Why a call would not be admitted, by the record as it stands.
+    /// Why a call would not be admitted, by the record as it stands. Whom a ramp-up refuses is drawn.
     pub(super) fn refusal(&self, now: Timestamp) -> Option<Refused> {
         let (reason, until) = match &self.record.phase {
-            Phase::Closed(_) => return None,
+            Phase::Closed(_) | Phase::Ramping { .. } => return None,
             Phase::Open { until } if *until <= now => return None,
             Phase::Open { until } => (Reason::Open, Some(*until)),
             Phase::HalfOpen { round, .. } => {

@@ -18,7 +18,7 @@ pub enum Settlement {
 pub enum Panicked {
     /// The [`TripRule`](crate::TripRule): the circuit did not trip.
     TripRule,
-    /// The [`RandomSource`](crate::RandomSource): the break was not lengthened.
+    /// The [`RandomSource`](crate::RandomSource): the break was not lengthened, or the call was admitted.
     RandomSource,
 }
 

@@ -17,7 +17,8 @@ pub struct Peek {
     pub state: CircuitState,
     /// Whether the break is over, so that the next call is a probe.
     pub probe_due: bool,
-    /// Why a call would be rejected; `None` if it would be admitted.
+    /// Why a call would be rejected; `None` if it would be admitted, and during a ramp-up, whose share
+    /// of calls is drawn when they come.
     pub refusal: Option<Reason>,
     /// After what time a rejected call should come again; see [`Refused::retry_after`](super::Refused).
     #[serde(serialize_with = "span_as_text")]
@@ -44,7 +45,7 @@ pub struct Calls {
 }
 
 /// A circuit at some instant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The instant.
@@ -57,6 +58,11 @@ pub struct Snapshot {
     /// forced open without a ttl.
     #[serde(serialize_with = "span_as_text")]
     pub retry_after: Option<Duration>,
+    /// When the state began. `None` while closed, and where a restored record was not changed since.
+    pub since: Option<Timestamp>,
+    /// Since when calls are rejected or pass as probes at most, however often the state changed between
+    /// open, half-open and forced open meanwhile. `None` where they pass, and as `since` is.
+    pub restrained_since: Option<Timestamp>,
     /// The epoch; see [`Record::epoch`](super::Record::epoch).
     pub epoch: u64,
     /// How many rounds of probes in a row have failed.
@@ -65,6 +71,8 @@ pub struct Snapshot {
     pub until: Option<Timestamp>,
     /// The reason of the operator's order in force.
     pub reason: Option<Arc<str>>,
+    /// The share of calls that is admitted after a recovery; `None` outside a ramp-up.
+    pub ramp_share: Option<f64>,
     /// The failures in the closed window.
     pub failures: u64,
     /// The slow calls in the closed window of a rate policy.
@@ -117,12 +125,15 @@ impl Circuit {
             }
             _ => (0, 0, 0),
         };
+        let (since, restrained_since) = self.times(peek.state);
         let as_it_stands = peek.state == self.record.state();
         Snapshot {
             at: now,
             state: peek.state,
             probe_due: peek.probe_due,
             retry_after: peek.retry_after,
+            since,
+            restrained_since,
             epoch: self.record.epoch,
             attempt: self.record.attempt,
             until: self
@@ -131,6 +142,7 @@ impl Circuit {
                 .until()
                 .filter(|_| as_it_stands || peek.state == CircuitState::Open),
             reason: self.reason().filter(|_| as_it_stands),
+            ramp_share: self.ramp_share(now),
             failures: counts.failures,
             slow_calls: counts.slow,
             samples: counts.samples,

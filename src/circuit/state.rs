@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CircuitState {
-    /// Calls pass and their outcomes are counted.
+    /// Calls pass and their outcomes are counted; during a ramp-up after a recovery, a share of them (R36).
     Closed,
     /// Calls are rejected until the break is over.
     Open,

@@ -217,7 +217,8 @@ impl Memory {
         }
     }
 
-    /// When the bucket that holds `now` ends, for a window of time that holds anything.
+    /// When the bucket that holds `now` ends, for a window of time that holds anything. (For an empty one
+    /// it would cost a timer that finds nothing.)
     pub(super) fn next_bucket(&self, config: &BreakerConfig, now: Timestamp) -> Option<Timestamp> {
         match (self, config.lookback()) {
             (Self::Buckets(buckets), Some(span)) if buckets.newest().is_some() => {
@@ -230,7 +231,6 @@ impl Memory {
     /// This memory as another process may take it over: nothing of it lies in the future, and it fits
     /// the policy; if it cannot, it is empty.
     pub(super) fn restored(self, config: &BreakerConfig, now: Timestamp) -> Self {
-        let within = config.lookback().unwrap_or_default();
         let below_trip = trip_length(config).saturating_sub(1);
         match (Self::new(config), self) {
             (Self::Run(_), Self::Run(run)) => Self::Run(run.restored(below_trip, now)),
@@ -239,13 +239,13 @@ impl Memory {
                     TripPolicy::Custom(_) => CUSTOM_FAILURES,
                     _ => to_usize(below_trip),
                 };
-                Self::Instants(instants.restored(within, most, now))
+                Self::Instants(instants.restored(most, now))
             }
             (Self::Calls(_), Self::Calls(calls)) => {
                 Self::Calls(Box::new(calls.restored(window_calls(config), now)))
             }
             (Self::Buckets(_), Self::Buckets(buckets)) => {
-                Self::Buckets(buckets.restored(within, now))
+                Self::Buckets(buckets.restored(config.lookback().unwrap_or_default(), now))
             }
             (empty, _) => empty,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, BreakerConfig, Checked, ConfigError, RuleFacts};
+use super::{Backoff, BreakerConfig, Checked, ConfigError, Hold, RampUp, RuleFacts};
 use crate::caught::caught;
 use crate::clock::{Timestamp, micros};
 use crate::policy::{TripPolicy, Window};
@@ -23,6 +23,10 @@ pub struct BreakerConfigBuilder {
     pub(super) successes_to_close: u32,
     pub(super) probe_timeout: Option<Duration>,
     pub(super) max_inconclusive: u32,
+    /// Boxed, since most have none.
+    pub(super) hold: Option<Box<Hold>>,
+    /// Boxed, since most have none and every breaker may have settings of its own.
+    pub(super) ramp_up: Option<Box<RampUp>>,
 }
 
 impl Default for BreakerConfigBuilder {
@@ -37,6 +41,8 @@ impl Default for BreakerConfigBuilder {
             successes_to_close: 1,
             probe_timeout: None,
             max_inconclusive: 10,
+            hold: None,
+            ramp_up: None,
         }
     }
 }
@@ -101,6 +107,25 @@ impl BreakerConfigBuilder {
         self
     }
 
+    /// Lets messages wait while they cannot be sent, if they were sent so that they may: see [`Hold`].
+    /// Default: none wait. `None` takes a policy away.
+    pub fn hold(mut self, hold: impl Into<Option<Hold>>) -> Self {
+        self.hold = hold.into().map(Box::new);
+        self
+    }
+
+    /// Admits only a share of calls at first once probes have closed the circuit, and rejects the others
+    /// with [`Reason::RampUp`](crate::Reason::RampUp): `initial_share` of them right away, in a straight
+    /// line up to all of them after `duration` (R36). Default: none, all calls are admitted at once.
+    /// `duration` from 1 µs to 2^53 - 1 µs, `initial_share` above 0 and at most 1.
+    ///
+    /// Meanwhile every call asks the breaker's mailbox, as it does while half-open; where more than 1,024
+    /// wait for its answer, the others are rejected in the same way.
+    pub fn ramp_up(mut self, ramp_up: RampUp) -> Self {
+        self.ramp_up = Some(Box::new(ramp_up));
+        self
+    }
+
     pub(super) fn derived_probe_timeout(&self) -> Duration {
         self.probe_timeout.unwrap_or_else(|| {
             self.break_duration
@@ -154,6 +179,13 @@ impl BreakerConfigBuilder {
         count("max_probes", self.max_probes)?;
         count("successes_to_close", self.successes_to_close)?;
         count("max_inconclusive", self.max_inconclusive)?;
+        if let Some(hold) = &mut self.hold {
+            **hold = hold.checked()?;
+        }
+        if let Some(ramp_up) = &mut self.ramp_up {
+            ramp_up.duration = span("ramp_up.duration", ramp_up.duration)?;
+            share("ramp_up.initial_share", ramp_up.initial_share)?;
+        }
         if let Some(timeout) = self.probe_timeout {
             self.probe_timeout = Some(span("probe_timeout", timeout)?);
         }
@@ -258,7 +290,7 @@ pub(crate) fn span(field: &'static str, span: Duration) -> Result<Duration, Conf
     Ok(cut)
 }
 
-fn count(field: &'static str, count: u32) -> Result<(), ConfigError> {
+pub(super) fn count(field: &'static str, count: u32) -> Result<(), ConfigError> {
     if count == 0 {
         return Err(ConfigError::new(field, count, "a count of 1 or more"));
     }

@@ -2,14 +2,17 @@
 //! Every value passes through [`Scalar`], so that a refusal can name its field whatever the format.
 //! The ranges are not here: reading ends in the builder, and so in the one validator.
 
+mod hold;
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError};
+use super::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, RampUp};
 use crate::policy::{SlowCall, TripPolicy, Window};
+use hold::{HoldFields, hold};
 
 /// The fields as they stand in a file; what is missing keeps its default.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
@@ -33,6 +36,10 @@ struct Fields {
     probe_timeout: Option<Scalar>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_inconclusive: Option<Scalar>,
+    #[serde(deserialize_with = "hold", skip_serializing_if = "Option::is_none")]
+    hold: Option<HoldFields>,
+    #[serde(deserialize_with = "ramp_up", skip_serializing_if = "Option::is_none")]
+    ramp_up: Option<RampUpFields>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -85,6 +92,13 @@ struct BackoffFields {
     max: Scalar,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RampUpFields {
+    duration: Scalar,
+    initial_share: Scalar,
+}
+
 /// Reads a nested field, putting its name before whatever is wrong inside it.
 fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     name: &'static str,
@@ -99,6 +113,10 @@ fn trip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TripFields>
 
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BackoffFields>, D::Error> {
     named("backoff", deserializer)
+}
+
+fn ramp_up<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RampUpFields>, D::Error> {
+    named("ramp_up", deserializer)
 }
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WindowFields, D::Error> {
@@ -355,6 +373,15 @@ impl Fields {
         if let Some(probes) = self.max_inconclusive {
             builder.max_inconclusive = probes.count("max_inconclusive")?;
         }
+        if let Some(hold) = self.hold {
+            builder = builder.hold(hold.read()?);
+        }
+        if let Some(ramp_up) = self.ramp_up {
+            builder = builder.ramp_up(RampUp {
+                duration: ramp_up.duration.span("ramp_up.duration")?,
+                initial_share: ramp_up.initial_share.number("ramp_up.initial_share")?,
+            });
+        }
         builder.build()
     }
 }
@@ -382,6 +409,11 @@ impl Serialize for BreakerConfig {
             successes_to_close: Some(Scalar::Whole(self.successes_to_close().into())),
             probe_timeout: Some(Scalar::of(self.probe_timeout())),
             max_inconclusive: Some(Scalar::Whole(self.max_inconclusive().into())),
+            hold: self.hold().map(HoldFields::from),
+            ramp_up: self.ramp_up().map(|ramp_up| RampUpFields {
+                duration: Scalar::of(ramp_up.duration),
+                initial_share: Scalar::Real(ramp_up.initial_share),
+            }),
         }
         .serialize(serializer)
     }

@@ -33,45 +33,60 @@ pub struct Lagged {
 /// Dropping the stream at any time loses nothing but its own events.
 #[must_use = "streams do nothing unless polled"]
 pub struct Transitions {
-    feed: Arc<Feed>,
+    reader: FeedReader<StateChanged>,
 }
 
-/// The breaker's end of a [`Transitions`].
-pub(crate) struct FeedSender {
-    feed: Weak<Feed>,
+/// The reader's end of a feed.
+pub(super) struct FeedReader<E> {
+    feed: Arc<Feed<E>>,
 }
 
-#[derive(Default)]
-struct Feed {
-    state: Mutex<State>,
+/// The breaker's end of a feed, such as a [`Transitions`].
+pub(crate) struct FeedSender<E = StateChanged> {
+    feed: Weak<Feed<E>>,
 }
 
-#[derive(Default)]
-struct State {
-    queue: VecDeque<Result<StateChanged, Lagged>>,
+struct Feed<E> {
+    state: Mutex<State<E>>,
+}
+
+struct State<E> {
+    queue: VecDeque<Result<E, Lagged>>,
     closed: bool,
     reader: Option<Waker>,
 }
 
+/// Makes both ends of a feed.
+pub(super) fn feed<E>() -> (FeedSender<E>, FeedReader<E>) {
+    let feed = Arc::new(Feed {
+        state: Mutex::new(State {
+            queue: VecDeque::new(),
+            closed: false,
+            reader: None,
+        }),
+    });
+    let sender = FeedSender {
+        feed: Arc::downgrade(&feed),
+    };
+    (sender, FeedReader { feed })
+}
+
 impl Transitions {
     pub(crate) fn new() -> (FeedSender, Self) {
-        let feed = Arc::default();
-        let sender = FeedSender {
-            feed: Arc::downgrade(&feed),
-        };
-        (sender, Self { feed })
+        let (sender, reader) = feed();
+        (sender, Self { reader })
     }
 }
 
-impl Feed {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<E> Feed<E> {
+    fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl<E> State<E> {
     /// Queues an event; tells whether another one was lost for it.
-    fn push(&mut self, event: StateChanged) -> bool {
+    fn push(&mut self, event: E) -> bool {
         if self.queue.len() < CAPACITY {
             self.queue.push_back(Ok(event));
             return false;
@@ -87,14 +102,14 @@ impl State {
     }
 }
 
-impl FeedSender {
+impl<E> FeedSender<E> {
     /// Whether the reader is there.
     pub(crate) fn is_read(&self) -> bool {
         self.feed.strong_count() > 0
     }
 
     /// Queues an event; tells whether another one was lost for it, or `None` if the reader is gone.
-    pub(crate) fn send(&self, event: StateChanged) -> Option<bool> {
+    pub(crate) fn send(&self, event: E) -> Option<bool> {
         let feed = self.feed.upgrade()?;
         let (lost, reader) = {
             let mut state = feed.lock();
@@ -112,7 +127,7 @@ fn wake(reader: Option<Waker>) {
     }
 }
 
-impl Drop for FeedSender {
+impl<E> Drop for FeedSender<E> {
     fn drop(&mut self) {
         if let Some(feed) = self.feed.upgrade() {
             let reader = {
@@ -129,6 +144,13 @@ impl Stream for Transitions {
     type Item = Result<StateChanged, Lagged>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.reader.poll_next(cx)
+    }
+}
+
+impl<E> FeedReader<E> {
+    /// The next event, or a marker for those that were missed; `None` once the breaker is gone.
+    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<E, Lagged>>> {
         let mut state = self.feed.lock();
         if let Some(item) = state.queue.pop_front() {
             return Poll::Ready(Some(item));

@@ -3,28 +3,41 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
 
-use actix::{Recipient, WeakRecipient};
-use futures_core::Stream;
+use actix::{Message, Recipient, WeakRecipient};
 
-use super::{FeedSender, StateChanged, Transitions};
+use super::feed::{FeedReader, feed};
+use super::{FeedSender, StateChanged};
 
-/// The subscribers of one breaker.
-#[derive(Default)]
-pub(crate) struct Subscribers {
-    actors: Vec<(WeakRecipient<StateChanged>, FeedSender)>,
-    streams: Vec<FeedSender>,
+/// What subscribers can be told.
+pub(crate) trait Event: Message<Result = ()> + Clone + Send + 'static {}
+
+impl<E: Message<Result = ()> + Clone + Send + 'static> Event for E {}
+
+/// The subscribers of one breaker to events of one kind.
+pub(crate) struct Subscribers<E: Event = StateChanged> {
+    actors: Vec<(WeakRecipient<E>, FeedSender<E>)>,
+    streams: Vec<FeedSender<E>>,
     missed: u64,
 }
 
-impl Subscribers {
-    /// Adds an actor, which gets `present` first, if there is such an event. One that is subscribed already gets nothing new;
-    /// tells whether it was added.
+impl<E: Event> Default for Subscribers<E> {
+    fn default() -> Self {
+        Self {
+            actors: Vec::new(),
+            streams: Vec::new(),
+            missed: 0,
+        }
+    }
+}
+
+impl<E: Event> Subscribers<E> {
+    /// Adds an actor, which gets `present` first, if there is such a thing. One that is subscribed
+    /// already gets nothing new; tells whether it was added.
     pub(crate) fn add_actor(
         &mut self,
-        actor: WeakRecipient<StateChanged>,
-        present: Option<StateChanged>,
+        actor: WeakRecipient<E>,
+        present: impl Into<Option<E>>,
     ) -> bool {
         let Some(recipient) = alive(&actor) else {
             return false;
@@ -37,10 +50,10 @@ impl Subscribers {
         if known {
             return false;
         }
-        let (sender, events) = Transitions::new();
+        let (sender, events) = feed();
         actix::spawn(deliver(actor.clone(), events));
-        // The feed is new and has a reader, so nothing can be lost yet.
-        if let Some(present) = present {
+        if let Some(present) = present.into() {
+            // The feed is new and has a reader, so nothing can be lost yet.
             sender.send(present);
         }
         self.actors.push((actor, sender));
@@ -48,7 +61,7 @@ impl Subscribers {
     }
 
     /// Adds a stream, which gets `present` first.
-    pub(crate) fn add_stream(&mut self, sender: FeedSender, present: StateChanged) {
+    pub(crate) fn add_stream(&mut self, sender: FeedSender<E>, present: E) {
         if sender.send(present).is_some() {
             // A breaker that never changes would else keep every stream there ever was.
             self.prune();
@@ -57,7 +70,7 @@ impl Subscribers {
     }
 
     /// Tells everyone; those who are gone are removed.
-    pub(crate) fn tell(&mut self, event: &StateChanged) {
+    pub(crate) fn tell(&mut self, event: &E) {
         self.prune();
         let actors = self.actors.iter().map(|(_, sender)| sender);
         for sender in actors.chain(&self.streams) {
@@ -90,7 +103,7 @@ impl Subscribers {
     }
 }
 
-impl fmt::Debug for Subscribers {
+impl<E: Event> fmt::Debug for Subscribers<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscribers")
             .field("actors", &self.actors.len())
@@ -101,14 +114,14 @@ impl fmt::Debug for Subscribers {
 }
 
 /// The recipient, if its actor lives: an upgrade alone gives dead actors too.
-pub(crate) fn alive(actor: &WeakRecipient<StateChanged>) -> Option<Recipient<StateChanged>> {
+pub(crate) fn alive<E: Event>(actor: &WeakRecipient<E>) -> Option<Recipient<E>> {
     actor.upgrade().filter(Recipient::connected)
 }
 
 /// Passes events on to an actor, one at a time: the next leaves when the last was handled. A sender
 /// made for each message is never told that a mailbox is full, so waiting is what bounds it.
-async fn deliver(actor: WeakRecipient<StateChanged>, mut events: Transitions) {
-    while let Some(item) = poll_fn(|cx| Pin::new(&mut events).poll_next(cx)).await {
+async fn deliver<E: Event>(actor: WeakRecipient<E>, events: FeedReader<E>) {
+    while let Some(item) = poll_fn(|cx| events.poll_next(cx)).await {
         let Ok(event) = item else {
             // The actor sees the gap in `seq`.
             continue;

@@ -36,6 +36,18 @@ struct Sought<'f> {
     member: OnceCell<Breaker>,
 }
 
+impl Sought<'_> {
+    #[inline(never)]
+    fn admit_member(&self) -> Admission {
+        self.breaker().admit()
+    }
+
+    #[inline(never)]
+    fn settle_member(&self, epoch: u64, outcome: Outcome, took: Took) -> Option<Receipt> {
+        self.breaker().settle_passed(self.pin(epoch), outcome, took)
+    }
+}
+
 impl Handle for Sought<'_> {
     fn breaker(&self) -> &Breaker {
         self.member.get_or_init(|| self.family.breaker(self.key))
@@ -46,7 +58,7 @@ impl Handle for Sought<'_> {
         if self.family.table.knows_nothing_of(self.key) {
             Admission::Pass(Word::UNKNOWN)
         } else {
-            self.breaker().admit()
+            self.admit_member()
         }
     }
 
@@ -59,7 +71,7 @@ impl Handle for Sought<'_> {
             self.family.meter.success();
             return None;
         }
-        self.breaker().settle_passed(self.pin(epoch), outcome, took)
+        self.settle_member(epoch, outcome, took)
     }
 
     /// The member was closed and empty when the call began. If it has been anything else since, the call

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::rest::{Fate, Rest};
-use crate::breaker::Breaker;
+use crate::actor::BreakerActor;
+use crate::breaker::{Breaker, can_wake};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::message::Sampled;
@@ -50,13 +51,23 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Shard {
     slots: HashMap<Arc<str>, Slot>,
-    /// The members that are awake, in the order in which they are looked at.
-    awake: VecDeque<Arc<str>>,
+    /// The members that are awake, in the order in which they are looked at. Some were put away since.
+    awake: VecDeque<(Arc<str>, Turn)>,
+    next: Turn,
 }
 
+/// Tells one waking of a member from another.
+type Turn = u64;
+
 enum Slot {
-    Awake(Breaker),
+    Awake(Breaker, Turn),
     AtRest(Box<Rest>),
+}
+
+/// A member, to be looked at where it is.
+pub(super) enum Seen<'a> {
+    Awake(&'a Breaker),
+    AtRest(&'a Rest),
 }
 
 pub(super) enum Found {
@@ -79,15 +90,24 @@ impl Place {
             let hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR);
             hash ^ (hash >> 32)
         };
-        let (words, rest) = key.as_bytes().as_chunks();
+        let key = key.as_bytes();
+        let (words, rest) = key.as_chunks();
         let hash = words.iter().fold(0, |hash, word| mix(hash, *word));
-        let mut last = [0xff; 8];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        let hash = mix(hash, last);
+        // The end, with what lies before it where there is something.
+        let end = key.last_chunk().copied().unwrap_or_else(|| short(rest));
+        let hash = mix(hash, end);
         Self(usize::try_from(hash >> 40).unwrap_or_default())
     }
+}
+
+/// Fewer than eight bytes as eight.
+#[cold]
+fn short(bytes: &[u8]) -> [u8; 8] {
+    let mut eight = [0xff; 8];
+    for (to, from) in eight.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    eight
 }
 
 impl Table {
@@ -140,7 +160,7 @@ impl Table {
     /// Finds a member that is awake.
     pub(super) fn find(&self, key: &str) -> Option<Breaker> {
         match self.shard(Place::of(key)).slots.get(key)? {
-            Slot::Awake(member) => Some(member.clone()),
+            Slot::Awake(member, _) => Some(member.clone()),
             Slot::AtRest(_) => None,
         }
     }
@@ -155,19 +175,23 @@ impl Table {
     ) -> Option<Found> {
         let place = Place::of(key);
         let mut made_room = false;
+        // What goes is dropped when the shard is free again: some of it is the user's.
+        let mut over = None;
+        let mut gone = Vec::new();
         let (mut shard, key, rest) = loop {
             let mut shard = self.shard(place);
             match shard.slots.get(key) {
-                Some(Slot::Awake(member)) => return Some(Found::Known(member.clone())),
+                Some(Slot::Awake(member, _)) => return Some(Found::Known(member.clone())),
                 Some(Slot::AtRest(_)) => {
                     let (key, slot) = shard.slots.remove_entry(key)?;
                     let rest = match slot {
                         Slot::AtRest(rest) if rest.is_over(now) => {
                             self.pass(rest.epoch());
+                            over = Some(rest);
                             None
                         }
                         Slot::AtRest(rest) => Some(*rest),
-                        Slot::Awake(_) => None,
+                        Slot::Awake(..) => None,
                     };
                     break (shard, key, rest);
                 }
@@ -184,13 +208,17 @@ impl Table {
             }
         };
         let member = make(&key, rest);
+        let turn = shard.next;
+        shard.next = turn.wrapping_add(1);
         shard
             .slots
-            .insert(Arc::clone(&key), Slot::Awake(member.clone()));
+            .insert(Arc::clone(&key), Slot::Awake(member.clone(), turn));
         for _ in 0..LOOKED_AT {
-            self.look_at_next(&mut shard, family, now);
+            gone.extend(self.look_at_next(&mut shard, family, now));
         }
-        shard.awake.push_back(key);
+        shard.awake.push_back((key, turn));
+        drop(shard);
+        drop((over, gone));
         Some(Found::Woken(member))
     }
 
@@ -225,7 +253,8 @@ impl Table {
     fn make_room(&self, family: &BreakerConfig, now: Timestamp) {
         for shard in &self.shards {
             for _ in 0..LOOKED_AT {
-                self.look_at_next(&mut lock(shard), family, now);
+                let gone = self.look_at_next(&mut lock(shard), family, now);
+                drop(gone);
                 if self.len() < self.max {
                     return;
                 }
@@ -239,21 +268,28 @@ impl Table {
     }
 
     /// Looks at the member that was awake longest without a look, and puts it away if nobody holds it.
-    fn look_at_next(&self, shard: &mut Shard, family: &BreakerConfig, now: Timestamp) {
-        let next = shard.awake.pop_front();
-        let Some((key, slot)) = next.and_then(|key| shard.slots.remove_entry(&key)) else {
-            return;
+    /// What is left of it is to be dropped where the shard is not locked.
+    fn look_at_next(
+        &self,
+        shard: &mut Shard,
+        family: &BreakerConfig,
+        now: Timestamp,
+    ) -> Option<BreakerActor> {
+        let (key, turn) = shard.awake.pop_front()?;
+        match shard.slots.get(&key) {
+            Some(Slot::Awake(_, present)) if *present == turn => {}
+            // It was put away meanwhile.
+            _ => return None,
+        }
+        let (key, Slot::Awake(member, _)) = shard.slots.remove_entry(&key)? else {
+            return None;
         };
-        let member = match slot {
-            Slot::Awake(member) => member,
-            at_rest @ Slot::AtRest(_) => {
-                shard.slots.insert(key, at_rest);
-                return;
-            }
-        };
-        let fate = if member.is_open() {
+        // In this order: nobody can come to send it a message whom the first look has not seen.
+        let fate = if member.is_held_elsewhere() {
+            Err(member)
+        } else if member.is_open() || member.gate().has_letters() {
             // There may be messages that only the head sees.
-            if !member.is_held_elsewhere() && member.gate().begin_sampling() {
+            if can_wake() && member.gate().begin_sampling() {
                 member.addr().do_send(Sampled);
             }
             Err(member)
@@ -261,10 +297,14 @@ impl Table {
             Rest::of(member, family, now)
         };
         match fate {
-            Ok(fate) => self.put(shard, key, fate),
+            Ok((fate, left)) => {
+                self.put(shard, key, fate);
+                Some(left)
+            }
             Err(member) => {
-                shard.awake.push_back(Arc::clone(&key));
-                shard.slots.insert(key, Slot::Awake(member));
+                shard.awake.push_back((Arc::clone(&key), turn));
+                shard.slots.insert(key, Slot::Awake(member, turn));
+                None
             }
         }
     }
@@ -302,19 +342,21 @@ impl Table {
     ) -> bool {
         let mut shard = self.shard(Place::of(key));
         match shard.slots.get(key) {
-            Some(Slot::Awake(member)) if member.is_unused() && is_idle(member) => {}
+            Some(Slot::Awake(member, _)) if member.is_unused() && is_idle(member) => {}
             _ => return false,
         }
-        let Some((key, Slot::Awake(member))) = shard.slots.remove_entry(key) else {
+        let Some((key, Slot::Awake(member, turn))) = shard.slots.remove_entry(key) else {
             return false;
         };
         match Rest::of(member, family, now) {
-            Ok(fate) => {
+            Ok((fate, left)) => {
                 self.put(&mut shard, key, fate);
+                drop(shard);
+                drop(left);
                 true
             }
             Err(member) => {
-                shard.slots.insert(key, Slot::Awake(member));
+                shard.slots.insert(key, Slot::Awake(member, turn));
                 false
             }
         }
@@ -323,23 +365,26 @@ impl Table {
     /// Puts all members away that nobody holds, and forgets the records that do not matter any more.
     pub(super) fn tidy(&self, family: &BreakerConfig, now: Timestamp) {
         for shard in &self.shards {
+            let mut gone = Vec::new();
             let mut shard = lock(shard);
             for _ in 0..shard.awake.len() {
-                self.look_at_next(&mut shard, family, now);
+                gone.extend(self.look_at_next(&mut shard, family, now));
             }
-            shard.slots.retain(|key, slot| match slot {
-                Slot::AtRest(rest) if rest.is_over(now) => {
+            let is_over = |slot: &Slot| matches!(slot, Slot::AtRest(rest) if rest.is_over(now));
+            let over: Vec<_> = shard.slots.extract_if(|_, slot| is_over(slot)).collect();
+            for (key, slot) in &over {
+                if let Slot::AtRest(rest) = slot {
                     self.forget(key, rest.epoch());
-                    false
                 }
-                _ => true,
-            });
+            }
             if shard.slots.len() < shard.slots.capacity() / 4 {
                 shard.slots.shrink_to_fit();
             }
             if shard.awake.len() < shard.awake.capacity() / 4 {
                 shard.awake.shrink_to_fit();
             }
+            drop(shard);
+            drop((over, gone));
         }
     }
 
@@ -348,11 +393,38 @@ impl Table {
         let mut all = Vec::new();
         for shard in &self.shards {
             all.extend(lock(shard).slots.values().filter_map(|slot| match slot {
-                Slot::Awake(member) => Some(member.clone()),
+                Slot::Awake(member, _) => Some(member.clone()),
                 Slot::AtRest(_) => None,
             }));
         }
         all
+    }
+
+    /// Shows every member, a shard's at a time under its lock.
+    pub(super) fn each(&self, mut look: impl FnMut(&Arc<str>, Seen<'_>)) {
+        for shard in &self.shards {
+            for (key, slot) in &lock(shard).slots {
+                let seen = match slot {
+                    Slot::Awake(member, _) => Seen::Awake(member),
+                    Slot::AtRest(rest) => Seen::AtRest(rest),
+                };
+                look(key, seen);
+            }
+        }
+    }
+
+    /// Keeps those at rest for so much longer.
+    pub(super) fn keep_longer(&self, longer: Duration) {
+        if longer.is_zero() {
+            return;
+        }
+        for shard in &self.shards {
+            for slot in lock(shard).slots.values_mut() {
+                if let Slot::AtRest(rest) = slot {
+                    rest.keep_longer(longer);
+                }
+            }
+        }
     }
 
     pub(super) fn keys(&self) -> Vec<String> {
@@ -373,7 +445,7 @@ impl Table {
         for shard in &self.shards {
             for slot in lock(shard).slots.values() {
                 self.pass(match slot {
-                    Slot::Awake(member) => member.gate().load().epoch(),
+                    Slot::Awake(member, _) => member.gate().load().epoch(),
                     Slot::AtRest(rest) => rest.epoch(),
                 });
             }

@@ -1,6 +1,9 @@
 //! What handles leave for the actor to find before its next message, and what they owe it.
 //! Leaving a letter wakes nobody and is safe wherever a value can be dropped.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +11,7 @@ use super::sync::{AtomicU32, Ordering};
 use super::{End, Gate};
 use crate::circuit::{Ending, Permit};
 use crate::clock::Timestamp;
+use crate::hold::Place;
 use crate::outcome::Outcome;
 
 /// What waits for the actor outside its mailbox.
@@ -17,6 +21,16 @@ pub(crate) struct Letters {
     ended: Vec<(Permit, End)>,
     /// Settlements above the number that may be under way as messages.
     overflow: Overflow,
+    left: Left,
+}
+
+/// What callers leave whose messages wait, or should have.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// The places of messages whose callers went away. Bounded, since each was given by the actor.
+    pub(crate) places: Vec<Place>,
+    /// How many found no room on the way to the actor.
+    pub(crate) turned_away: u64,
 }
 
 /// How many runs of like endings are kept in their order.
@@ -39,6 +53,13 @@ pub(crate) struct Taken {
     pub(crate) epoch: u64,
     pub(crate) counts: Vec<(End, u64)>,
     pub(crate) late: u64,
+    pub(crate) left: Left,
+}
+
+impl Left {
+    pub(crate) fn is_any(&self) -> bool {
+        !self.places.is_empty() || self.turned_away > 0
+    }
 }
 
 impl Letters {
@@ -73,12 +94,18 @@ impl Letters {
         }
     }
 
+    /// Leaves word of callers whose messages waited, or should have.
+    pub(crate) fn left(&mut self) -> &mut Left {
+        &mut self.left
+    }
+
     pub(super) fn taken(self) -> Taken {
         Taken {
             ended: self.ended,
             epoch: self.overflow.epoch,
             counts: self.overflow.counts,
             late: self.overflow.late,
+            left: self.left,
         }
     }
 }

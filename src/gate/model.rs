@@ -23,7 +23,9 @@
 //! - totals: the tag not looked at; the epoch begun after the word; a fold of a load and a store; sharers
 //!   of a stripe counting as owners;
 //! - letters: the mark set before the lock or removed after it; set `Release`; loaded `Acquire`;
-//! - idle: `owed`, the mark or `empty_at` loaded before their time; `held` loaded `Relaxed`; a fold or the
+//! - messages that wait: the count looked at after the word; a message off the count before it is published
+//!   that it waits; published that none waits before the last is sent;
+//! - idle: `owed`, `asked`, the mark or `empty_at` loaded before their time; `held` loaded `Relaxed`; a fold or the
 //!   emptying of the letterbox that does not make the breaker busy first.
 #![allow(
     clippy::arithmetic_side_effects,
@@ -535,5 +537,54 @@ fn a_breaker_is_not_idle_while_a_call_of_its_own_is_settled() {
         drop(owed);
         looking.join().unwrap();
         assert!(!is_idle(&gate));
+    });
+}
+
+/// As the actor where messages wait that were brought to it.
+fn waiting(epoch: u64) -> Notice {
+    notice(CLOSED, epoch, Flags::WAITING)
+}
+
+#[test]
+fn a_message_that_goes_straight_overtakes_none_of_its_caller() {
+    check(None, || {
+        let gate = gate(notice(CLOSED, 1, Flags::default()));
+        let mailbox: Arc<Mailbox> = Arc::default();
+        let sent: Arc<AtomicU32> = Arc::default();
+        let question = gate.ask_to_hold(1).unwrap();
+        mailbox.send();
+        let next = handle(&gate, &mailbox, {
+            let sent = Arc::clone(&sent);
+            move |gate, _| {
+                let is_first = !gate.has_questions();
+                let word = gate.load();
+                if is_first && !word.has(Flags::WAITING) {
+                    assert_eq!(sent.load(Ordering::Relaxed), 1, "overtaken");
+                }
+            }
+        });
+        assert!(mailbox.receive());
+        gate.publish(waiting(1));
+        drop(question);
+        sent.store(1, Ordering::Relaxed);
+        gate.publish(notice(CLOSED, 1, Flags::default()));
+        next.join().unwrap();
+    });
+}
+
+#[test]
+fn a_breaker_is_not_idle_while_a_message_is_brought_to_wait_or_to_be_sent() {
+    check(None, || {
+        let gate = gate(notice(CLOSED, 1, Flags::default()));
+        let mailbox: Arc<Mailbox> = Arc::default();
+        let first = gate.ask_to_hold(1).unwrap();
+        let looking = handle(&gate, &mailbox, |gate, _| assert!(!is_idle(gate)));
+        gate.publish(waiting(1));
+        drop(first);
+        // It is sent: an errand holds its permit.
+        let held = gate.hold(Permit::closed(1));
+        gate.publish(notice(CLOSED, 1, Flags::default()));
+        looking.join().unwrap();
+        drop(held);
     });
 }

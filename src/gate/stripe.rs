@@ -2,6 +2,9 @@
 //! Each thread has one of a few stripes; the actor adds them up. The first threads own theirs, and count
 //! what nobody takes away in a plain load and store; those that come later share.
 
+#[cfg(all(test, not(breaker_loom)))]
+mod tests;
+
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
 
@@ -47,12 +50,13 @@ impl Place {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         #[cfg(all(test, breaker_loom))]
         loom::lazy_static! { static ref NEXT: AtomicUsize = AtomicUsize::new(0); }
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        if next < STRIPES {
-            Self(next)
-        } else {
-            Self(STRIPES | (next % STRIPES))
-        }
+        Self::nth(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The place of the thread before which there were `nth`: its number, as long as that names a stripe
+    /// or a share of one.
+    fn nth(nth: usize) -> Self {
+        Self(nth.min((nth % STRIPES).saturating_add(STRIPES)))
     }
 
     /// The place of this thread. One whose locals are gone shares the first stripe.
@@ -115,7 +119,8 @@ impl Stripes {
     /// Takes the successes counted in `epoch`.
     pub(super) fn fold(&self, epoch: u64) -> u64 {
         self.iter().fold(0, |sum: u64, stripe| {
-            // Most stripes are empty most of the time, and a load does not take the line away.
+            // Most stripes are empty most of the time, and a load does not take the line away. To swap
+            // them all would count the same.
             if stripe.successes.load(Ordering::SeqCst) & COUNT == 0 {
                 return sum;
             }

@@ -1,22 +1,27 @@
 //! State, flags and epoch in one word, so that nobody reads one of them without the others.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use crate::circuit::CircuitState;
 
-/// The published word: three bits of state, six of flags, and the epoch above them.
+/// The published word: three bits of state, seven of flags, and the epoch above them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
 const STATE: u64 = 0b111;
-const EPOCH_SHIFT: u32 = 9;
+const EPOCH_SHIFT: u32 = 10;
 const BELOW_EPOCH: u64 = (1 << EPOCH_SHIFT) - 1;
 
 const CLOSED: u64 = 0;
 const FORCED_CLOSED: u64 = 1;
 const OPEN: u64 = 2;
-const HALF_OPEN: u64 = 3;
-const FORCED_OPEN: u64 = 4;
+const FORCED_OPEN: u64 = 3;
+const HALF_OPEN: u64 = 4;
+/// Closed, but not for all calls.
+const RAMPING: u64 = 5;
 
 /// What a handle has to know beside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +40,12 @@ impl Flags {
     pub(crate) const ODD: Self = Self(1 << 7);
     /// The deadline is near: who is to be rejected looks at the clock first.
     pub(crate) const NEAR: Self = Self(1 << 8);
+    /// Messages wait inside the breaker: what may wait goes behind them, whatever the state.
+    pub(crate) const WAITING: Self = Self(1 << 9);
+
+    /// Closed, and only a share of calls is admitted. It makes another state code of the closed one, so
+    /// that [`Word::passes`] need not look for it.
+    pub(crate) const RAMP: Self = Self(RAMPING ^ CLOSED);
 
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -82,13 +93,24 @@ impl Word {
         self.0 & STATE <= FORCED_CLOSED
     }
 
+    /// Whether the mailbox decides about every call: half-open and ramping up.
+    #[inline]
+    pub(super) const fn asks(self) -> bool {
+        self.0 & STATE >= HALF_OPEN
+    }
+
+    /// Whether the mailbox decides which calls go to their targets, though the state is closed.
+    pub(super) const fn is_ramping(self) -> bool {
+        self.0 & STATE == RAMPING
+    }
+
     pub(crate) const fn state(self) -> CircuitState {
         match self.0 & STATE {
-            CLOSED => CircuitState::Closed,
+            CLOSED | RAMPING => CircuitState::Closed,
             FORCED_CLOSED => CircuitState::ForcedClosed,
             OPEN => CircuitState::Open,
-            HALF_OPEN => CircuitState::HalfOpen,
-            _ => CircuitState::ForcedOpen,
+            FORCED_OPEN => CircuitState::ForcedOpen,
+            _ => CircuitState::HalfOpen,
         }
     }
 

@@ -20,7 +20,7 @@ impl Breakers {
     /// | metric | labels | is |
     /// | --- | --- | --- |
     /// | `circuit_breaker_calls_total` | `breaker`, `outcome`: `success`, `failure`, `ignored`, `late`, `timeout` | calls that ended, each under one outcome |
-    /// | `circuit_breaker_rejections_total` | `breaker`, `reason`: `open`, `probes_in_use`, `forced_open` | calls that were not let through |
+    /// | `circuit_breaker_rejections_total` | `breaker`, `reason`: `open`, `probes_in_use`, `forced_open`, `ramp_up` | calls that were not let through |
     /// | `circuit_breaker_transitions_total` | `breaker`, `from`, `to`, `cause` | changes of state, those between two recordings too |
     /// | `circuit_breaker_state` | `breaker`, `state`: `closed`, `open`, `half_open`, `forced_open`, `forced_closed` | 1 for the present state, 0 for the others |
     /// | `circuit_breaker_call_duration_seconds` | `breaker` | a histogram: how long calls were waited for, see below |

@@ -11,6 +11,7 @@ use crate::breaker::Breaker;
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, alive};
 use crate::family::Family;
+use crate::gate::Gate;
 use crate::message::Subscribe;
 
 /// One breaker and the way to end its actor.
@@ -32,12 +33,14 @@ impl Entry {
 /// One family and the way to end its actor.
 pub(super) struct FamilyEntry {
     family: Family,
+    /// The actor that runs it, as a breaker of its own.
+    head: Breaker,
     end: EndHandle,
 }
 
 impl FamilyEntry {
-    pub(super) fn new(family: Family, end: EndHandle) -> Self {
-        Self { family, end }
+    pub(super) fn new(family: Family, head: Breaker, end: EndHandle) -> Self {
+        Self { family, head, end }
     }
 }
 
@@ -99,6 +102,19 @@ impl Registry {
     pub(super) fn families(&self) -> Vec<Family> {
         let families = self.families.values();
         families.map(|entry| entry.family.clone()).collect()
+    }
+
+    /// All families with the actors that run them.
+    pub(super) fn families_and_heads(&self) -> impl Iterator<Item = (&Family, &Breaker)> {
+        self.families
+            .values()
+            .map(|entry| (&entry.family, &entry.head))
+    }
+
+    /// Whether this gate's breaker is still one of them.
+    pub(super) fn has(&self, gate: &Arc<Gate>) -> bool {
+        let entry = self.entries.get(gate.name());
+        entry.is_some_and(|entry| Arc::ptr_eq(entry.breaker.gate(), gate))
     }
 
     /// Adds a breaker under a free name.

@@ -9,11 +9,16 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::circuit::Record;
+use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::policy::TripPolicy;
 
 /// The version this crate writes, and the only one it reads.
 const VERSION: u64 = 1;
+
+/// The highest epoch that leaves room for those to come: a circuit goes on above it, and none may be used
+/// twice (R1).
+const HIGHEST_EPOCH: u64 = Timestamp::MAX.as_micros() - (1 << 32);
 
 /// How many refusals are kept to be looked at.
 const REFUSALS: usize = 1_024;
@@ -138,7 +143,9 @@ impl SavedBreaker {
             Some(saved) => saved == config,
             None => own_rule,
         };
-        if fits {
+        if self.record.epoch() > HIGHEST_EPOCH {
+            Err(RestoreError::Corrupt)
+        } else if fits {
             Ok(self.record)
         } else {
             Err(RestoreError::Config)

@@ -22,7 +22,7 @@ pub(super) const UNGUARDED: &str = "circuit_breaker_family_unguarded_total";
 pub(super) const OUTCOMES: [&str; 5] = ["success", "failure", "ignored", "late", "timeout"];
 
 /// Why calls are rejected, in the order in which they are counted.
-pub(super) const REASONS: [&str; 3] = ["open", "probes_in_use", "forced_open"];
+pub(super) const REASONS: [&str; 4] = ["open", "probes_in_use", "forced_open", "ramp_up"];
 
 /// All states.
 pub(super) const STATES: [CircuitState; 5] = [

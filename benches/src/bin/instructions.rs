@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use actix::Actor;
-use actix_circuit_breaker::{Breaker, BreakerConfig};
+use actix_circuit_breaker::{Breaker, BreakerConfig, Breakers};
 use actix_circuit_breaker_benches::echo::{Echo, Fail, Fault, Say};
 use actix_circuit_breaker_benches::{
     breaker, in_task, never_trips, open_breaker, rate_of_calls, rate_of_time,
@@ -30,6 +30,15 @@ fn main() {
             "call" => call(&breaker(BreakerConfig::default()), calls),
             "call_rate_of_calls" => call(&breaker(rate_of_calls()), calls),
             "call_rate_of_time" => call(&breaker(rate_of_time()), calls),
+            "call_by_key" => {
+                let family = Breakers::start()
+                    .family("hosts", BreakerConfig::default())
+                    .expect("room for one family");
+                for _ in 0..calls {
+                    let key = black_box("host-71.example.org");
+                    poll(family.call(key, ready(Ok::<u64, Fault>(black_box(1)))));
+                }
+            }
             "call_rejected" => call(&open_breaker().await, calls),
             "ask_bare" => {
                 let target = Echo.start();

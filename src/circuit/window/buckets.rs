@@ -74,10 +74,7 @@ impl Buckets {
         let buckets = self.buckets.make_contiguous();
         buckets.sort_unstable_by_key(|bucket| bucket.start);
         for bucket in buckets.iter().filter(|bucket| bucket.counts.samples > 0) {
-            let start = bucket.start.min(now);
-            if !start.is_over(span, now) {
-                restored.add_counts(bucket.counts.plausible(), span, start);
-            }
+            restored.add_counts(bucket.counts.plausible(), span, bucket.start.min(now));
         }
         restored.newest = self.newest.min(now);
         restored

@@ -77,9 +77,9 @@ impl Instants {
         self.0.make_contiguous()
     }
 
-    pub(super) fn restored(self, within: Duration, most: usize, now: Timestamp) -> Self {
+    /// What is too old by now stays: `now` may turn out to be ahead of the time (R3).
+    pub(super) fn restored(self, most: usize, now: Timestamp) -> Self {
         let mut instants: Vec<_> = self.0.into_iter().map(|at| at.min(now)).collect();
-        instants.retain(|at| !at.is_over(within, now));
         instants.sort_unstable();
         let superfluous = instants.len().saturating_sub(most);
         Self(instants.split_off(superfluous).into())

@@ -49,7 +49,7 @@ struct Stripe {
     ended: AtomicU64,
     /// What `ended` was when the counts were read.
     ended_before: AtomicU64,
-    rejected: [AtomicU64; 3],
+    rejected: [AtomicU64; 4],
 }
 
 /// A change of state: from, to, and why.
@@ -63,8 +63,8 @@ pub(crate) struct Counts {
     pub(crate) ignored: u64,
     pub(crate) late: u64,
     pub(crate) timeouts: u64,
-    /// Rejections while open, with all probes in use, and while forced open.
-    pub(crate) rejected: [u64; 3],
+    /// Rejections while open, with all probes in use, while forced open, and while ramping up.
+    pub(crate) rejected: [u64; 4],
     pub(crate) in_flight: u64,
     pub(crate) probes: u64,
     pub(crate) restarts: u64,
@@ -135,11 +135,12 @@ impl Meter {
     #[inline]
     pub(crate) fn reject(&self, reason: Reason) {
         let (stripe, owned) = self.mine();
-        let [open, probes_in_use, forced_open] = &stripe.rejected;
+        let [open, probes_in_use, forced_open, ramp_up] = &stripe.rejected;
         let counter = match reason {
             Reason::Open => open,
             Reason::ProbesInUse => probes_in_use,
             Reason::ForcedOpen => forced_open,
+            Reason::RampUp => ramp_up,
         };
         count(counter, owned);
     }
@@ -230,6 +231,7 @@ impl Meter {
                 sum(|stripe| &stripe.rejected[0]),
                 sum(|stripe| &stripe.rejected[1]),
                 sum(|stripe| &stripe.rejected[2]),
+                sum(|stripe| &stripe.rejected[3]),
             ],
             in_flight: begun.saturating_sub(ended),
             probes: load(&counters.probes),
