@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use actix::Arbiter;
 use actix_circuit_breaker::message::{Ask, ForceOpen};
-use actix_circuit_breaker::{Breaker, BreakerConfig, Breakers, Outcome, Window};
+use actix_circuit_breaker::{
+    Breaker, BreakerConfig, Breakers, Guarded, Hold, Outcome, RampUp, Window,
+};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use harness::*;
@@ -380,4 +382,76 @@ async fn a_family_is_told_as_one() {
     assert!(breakers.remove("hosts"));
     let scrape = exporter.scrape(&breakers);
     assert_eq!(scrape.sum("family_keys", &[]), 0.0);
+}
+
+/// What waits is no call, and no rejection, until it is sent.
+#[actix::test]
+async fn a_message_that_waits_is_counted_once() {
+    let w = world(consecutive(1).hold(Hold::new(10, 60 * SECOND, MS)));
+    let exporter = Exporter::new();
+    let guard: Guarded<Job> = w.breaker.guard(w.target.clone());
+    // Straight to the target.
+    guard.send_or_hold(Job::Good).await.unwrap().unwrap();
+    guard.send_or_hold(Job::Bad).await.unwrap().unwrap_err();
+    // Over the break; the first of them is the probe.
+    let waiting = [Job::Good, Job::Good, Job::Good].map(|job| guard.send_or_hold(job));
+    drop(guard.send_or_hold(Job::Good));
+    w.snapshot().await;
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.outcomes("b"), [1.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 0.0);
+    for sent in join_all(waiting).await {
+        sent.unwrap().unwrap();
+    }
+    // One that waits and then times out is a timeout.
+    guard.send_or_hold(Job::Bad).await.unwrap().unwrap_err();
+    guard.send_or_hold(Job::Hang).await.unwrap_err();
+    w.snapshot().await;
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.outcomes("b"), [4.0, 2.0, 0.0, 0.0, 1.0]);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 0.0);
+    assert_eq!(scrape.sum("probes_in_flight", &[]), 0.0);
+    assert_eq!(scrape.sum("rejections_total", &[]), 0.0);
+    // Those that waited are measured, as all that the breaker makes itself.
+    let measured = scrape.sum("call_duration_seconds_count", &[("breaker", "b")]);
+    assert!(measured >= 4.0, "{measured}");
+}
+
+/// A message without a reply is a call where its delivery says something of the target.
+#[actix::test]
+async fn a_tell_is_counted_where_it_is_a_sample() {
+    let w = world(consecutive(1));
+    let exporter = Exporter::new();
+    w.breaker.tell(&w.target, Job::Good).await.unwrap();
+    w.trip().await;
+    w.breaker.tell(&w.target, Job::Good).await.unwrap_err();
+    tokio::time::sleep(BREAK).await;
+    // A probe.
+    w.breaker.tell(&w.target, Job::Good).await.unwrap();
+    let (gone, _) = target();
+    gone.send(Job::Stop).await.unwrap_err();
+    w.breaker.tell(&gone, Job::Good).await.unwrap_err();
+    tokio::time::sleep(BREAK).await;
+    w.breaker.tell(&gone, Job::Good).await.unwrap_err();
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.outcomes("b"), [1.0, 3.0, 0.0, 0.0, 0.0]);
+    let open = [("breaker", "b"), ("reason", "open")];
+    assert_eq!(scrape.sum("rejections_total", &open), 1.0);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 0.0);
+}
+
+// R36
+#[actix::test]
+async fn what_a_ramp_up_does_not_admit_has_a_reason_of_its_own() {
+    let w = world(consecutive(1).ramp_up(RampUp::new(1_000_000 * SECOND, 1e-12)));
+    let exporter = Exporter::new();
+    w.trip().await;
+    tokio::time::sleep(BREAK).await;
+    w.good().await;
+    w.rejected().await;
+    w.rejected().await;
+    let scrape = exporter.scrape(&w.breakers);
+    let ramp_up = [("breaker", "b"), ("reason", "ramp_up")];
+    assert_eq!(scrape.sum("rejections_total", &ramp_up), 2.0);
+    assert_eq!(scrape.sum("rejections_total", &[]), 2.0);
 }
