@@ -14,7 +14,7 @@ count() {
 }
 
 for kind in "${@:-bare call call_by_key call_rate_of_calls call_rate_of_time call_rejected \
-    ask_bare ask ask_rejected ask_bare_failing ask_failing ask_mediated}"; do
+    call_metered ask_bare ask ask_metered ask_rejected ask_bare_failing ask_failing ask_mediated}"; do
     for kind in $kind; do
         few="$(count "$kind" 1000)"
         many="$(count "$kind" 11000)"

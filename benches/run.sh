@@ -29,6 +29,8 @@ for name in \
     failing_ask_over_bare \
     mediated_ask_over_bare \
     trip_visible_micros_p99 \
+    metrics_closed_ask_over_plain \
+    metrics_closed_ask_over_plain_shared \
     bytes_per_idle_breaker \
     family_guard_over_single_guard \
     family_guards_two_threads_over_one \

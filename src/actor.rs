@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex};
 use actix::{Actor, AsyncContext, Context, Supervised};
 
 use crate::caught::quietly;
-use crate::circuit::{Circuit, CircuitState, Permit};
+use crate::circuit::{Circuit, CircuitState, Permit, Settlement};
 use crate::clock::Timestamp;
 use crate::event::{StateChanged, Subscribers};
-use crate::gate::{Flags, Gate, Notice, Taken};
+use crate::gate::{Account, End, Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 pub use holding::HeldCounts;
 use holding::Holding;
@@ -47,6 +47,7 @@ pub struct BreakerActor {
     subscribers: Option<Arc<Mutex<Subscribers>>>,
     seq: u64,
     timers: Timers,
+    account: Account,
     /// There once a message was in its care.
     holding: Option<Box<Holding>>,
     /// What it has to do with a family of breakers.
@@ -65,6 +66,7 @@ impl BreakerActor {
             subscribers: None,
             seq,
             timers: Timers::default(),
+            account: Account::default(),
             holding: None,
             role,
         }
@@ -81,14 +83,23 @@ impl BreakerActor {
         ctx: &mut Context<Self>,
         decide: impl FnOnce(&mut Circuit, Timestamp) -> R,
     ) -> (R, Outbox) {
+        self.step_by(ctx, |actor, now| decide(&mut actor.circuit, now))
+    }
+
+    fn step_by<R>(
+        &mut self,
+        ctx: &mut Context<Self>,
+        decide: impl FnOnce(&mut Self, Timestamp) -> R,
+    ) -> (R, Outbox) {
         let now = self.gate.clock().now();
         let lost_before = self.circuit.calls().lost_probes;
         self.take_in(now);
         // Those who wait come before whatever came later.
         self.tend_held(ctx, now);
-        let result = decide(&mut self.circuit, now);
+        let result = decide(self, now);
         let again = self.tend_held(ctx, now);
         self.publish(ctx, now);
+        self.account.close(self.circuit.calls(), self.gate.meter());
         self.set_held_timer(ctx, again, now);
         self.answer_held(now);
         self.take_turns(ctx);
@@ -106,18 +117,26 @@ impl BreakerActor {
 
     /// Takes in letters.
     fn read(&mut self, taken: Taken, now: Timestamp) {
-        for (permit, ending) in taken.ended {
-            self.circuit.end(permit, ending, now);
+        for (permit, end) in taken.ended {
+            self.end(permit, end, now);
         }
-        for (ending, count) in taken.counts {
+        for (end, count) in taken.counts {
             for _ in 0..count {
-                self.circuit.end(Permit::closed(taken.epoch), ending, now);
+                self.end(Permit::closed(taken.epoch), end, now);
             }
         }
         self.circuit.count_late(taken.late);
         if taken.left.is_any() {
             let holding = self.holding.get_or_insert_default();
             holding.read(&taken.left, &self.gate, now);
+        }
+    }
+
+    /// Lets the circuit decide what the end of a call means. That it was a timeout is for people alone.
+    fn end(&mut self, permit: Permit, end: End, now: Timestamp) {
+        let settlement = self.circuit.end(permit, end.ending, now);
+        if end.timed_out && settlement == Settlement::Counted {
+            self.account.timed_out();
         }
     }
 
@@ -159,6 +178,8 @@ impl BreakerActor {
         let mut outbox = Outbox::default();
         while let Some(transition) = self.circuit.pop_transition() {
             self.seq = self.seq.saturating_add(1);
+            let (from, to, cause) = (transition.from, transition.to, transition.cause);
+            self.gate.meter().transition(from, to, cause);
             let name = Arc::clone(self.gate.name());
             let event = StateChanged::new(name, self.seq, transition);
             let news = outbox.news(self);

@@ -12,6 +12,7 @@ mod settle;
 mod target;
 mod tell;
 mod timer;
+mod under_way;
 
 use std::fmt;
 use std::future::Future;
@@ -33,6 +34,8 @@ pub use settle::Settled;
 pub(crate) use settle::{Receipt, judge, settle};
 pub use target::Target;
 pub use tell::Tell;
+pub(crate) use under_way::Stopwatch;
+use under_way::{Tracked, UnderWay};
 
 use mailbox::Mailbox;
 

@@ -22,7 +22,7 @@ use crate::circuit::{Circuit, CircuitState, Record};
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
 use crate::event::{HeldDropped, StateChanged};
-use crate::gate::Gate;
+use crate::gate::{Gate, Meter};
 use crate::message::{FollowFamily, GetRecord, Reconfigure, Sampled, Snapshot};
 use crate::outcome::{ByReply, Outcome};
 use crate::random::RandomSource;
@@ -109,6 +109,10 @@ struct Shared {
     nobody: Addr<BreakerActor>,
     table: Table,
     unguarded: AtomicU64,
+    /// What all members count together, that of their calls which are guarded.
+    meter: Meter,
+    /// Where the calls of breakers that guard nothing are lost.
+    nowhere: Meter,
     /// Whether the head is gone for good.
     retired: AtomicBool,
     me: Weak<Shared>,
@@ -137,6 +141,8 @@ impl Family {
             listeners,
             nobody: Addr::new(channel::channel(0).0),
             unguarded: AtomicU64::new(0),
+            meter: Meter::default(),
+            nowhere: Meter::default(),
             retired: AtomicBool::new(false),
             me: Weak::clone(me),
         });
@@ -330,6 +336,17 @@ impl Family {
         self.shared.head.connected()
     }
 
+    /// What all members count together.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.shared.meter
+    }
+
+    /// How many keys are closed, open, half-open, forced open and forced closed.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn states(&self) -> [u64; 5] {
+        self.shared.table.states(self.shared.clock.now())
+    }
+
     /// The actor that runs the members.
     pub(crate) fn head(&self) -> &Addr<BreakerActor> {
         &self.shared.head
@@ -423,7 +440,8 @@ impl Shared {
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let config = circuit.config().clone();
         let name = [&self.name, "/", key].concat().into();
-        let gate = Arc::new(Gate::new(&name, &self.clock, config, false, notice));
+        let meter = self.meter.clone();
+        let gate = Arc::new(Gate::new(&name, &self.clock, config, false, notice, meter));
         let keeper = self.me.clone();
         Breaker::member(
             &self.head,
@@ -449,7 +467,8 @@ impl Shared {
         let Woken { circuit, .. } = self.born(self.config(), now);
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let name = [&self.name, "/", key].concat().into();
-        let gate = Gate::new(&name, &self.clock, self.config(), false, notice);
+        let meter = self.nowhere.clone();
+        let gate = Gate::new(&name, &self.clock, self.config(), false, notice, meter);
         gate.retire();
         gate.warn_once();
         Breaker::new(self.nobody.clone(), Arc::new(gate))

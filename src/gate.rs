@@ -28,7 +28,9 @@
 //! `gate/model.rs` has loom check all this:
 //! `RUSTFLAGS="--cfg breaker_loom" cargo test --release --lib gate::model`.
 
+mod end;
 mod letters;
+mod meter;
 #[cfg(all(test, breaker_loom))]
 mod model;
 mod stripe;
@@ -41,7 +43,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+pub(crate) use end::{End, Took};
 pub(crate) use letters::{Held, Left, Letters, OnItsWay, Taken, end_of_drop};
+pub(crate) use meter::{Account, Meter};
+#[cfg(feature = "metrics")]
+pub(crate) use meter::{Change, Counts};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
@@ -119,6 +125,7 @@ pub(crate) struct Gate {
     held: AtomicU32,
     restarts: AtomicU32,
     stripes: Stripes,
+    meter: Meter,
     /// In whose name calls are rejected.
     origin: Arc<Origin>,
     /// Whether there is something in `letters`.
@@ -135,6 +142,7 @@ impl Gate {
         config: BreakerConfig,
         timed: bool,
         notice: Notice,
+        meter: Meter,
     ) -> Self {
         let gate = Self {
             word: AtomicU64::new(Word::new(notice.state, notice.epoch, notice.flags).bits()),
@@ -155,6 +163,7 @@ impl Gate {
             held: AtomicU32::new(0),
             restarts: AtomicU32::new(0),
             stripes: Stripes::new(notice.epoch),
+            meter,
             origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
             has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
@@ -203,6 +212,7 @@ impl Gate {
                 return self.question(word);
             }
             rejecting.count();
+            self.meter.reject(reason);
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
             return Admission::Reject(Rejected::new(&self.origin, reason, word.epoch(), until));
         }
@@ -224,6 +234,7 @@ impl Gate {
         } else {
             Reason::ProbesInUse
         };
+        self.meter.reject(reason);
         let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
     }
@@ -253,7 +264,9 @@ impl Gate {
     /// Counts a success of `epoch` on the thread's stripe.
     #[inline]
     pub(crate) fn tally(&self, epoch: u64) {
-        self.stripes.mine().tally(epoch);
+        if !self.stripes.mine().tally(epoch) {
+            self.meter.late();
+        }
     }
 
     /// The word, in the one order with [`tally`](Self::tally).
@@ -271,10 +284,12 @@ impl Gate {
 
     pub(crate) fn count_late(&self) {
         self.stripes.mine().late();
+        self.meter.late();
     }
 
     pub(crate) fn count_ignored(&self) {
         self.stripes.mine().ignored();
+        self.meter.ignored();
     }
 
     pub(crate) fn call_timeout(&self) -> Duration {
@@ -423,6 +438,7 @@ impl Gate {
 
     pub(crate) fn count_restart(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
+        self.meter.restarted();
     }
 
     pub(crate) fn restarts(&self) -> u64 {
@@ -508,6 +524,7 @@ impl Gate {
         epoch: u64,
         until: Option<Timestamp>,
     ) -> Rejected {
+        self.meter.reject(reason);
         Rejected::new(&self.origin, reason, epoch, until)
     }
 
@@ -518,6 +535,12 @@ impl Gate {
 
     pub(crate) fn unsent(&self) -> Unsent {
         self.stripes.unsent()
+    }
+
+    /// What counts for people, and is empty without the feature `metrics`.
+    #[inline]
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     fn held(&self) -> &AtomicU32 {

@@ -70,11 +70,19 @@
 //! | steering a breaker by its address | [`message`] |
 //! | a readiness probe | [`Breakers::health`] |
 //! | choosing settings, alerts, reading events, a runbook | [`guide`] |
+//! | metrics, with the feature `metrics` | `Breakers::record_metrics` |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
 //! | messages without a reply | [`Breaker::tell`], [`TellError`] |
 //!
-//! Features: `admin`, the breakers over HTTP (`Admin`) and rejections as answers of actix-web. None is on by default.
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `metrics`: breakers count their calls, and `Breakers::record_metrics` tells the recorder of the
+//!   [`metrics`](https://docs.rs/metrics) crate, for Prometheus and the like. Without it nothing is counted
+//!   for that, and it costs nothing.
+//! - `admin`: the breakers over HTTP (`Admin`), a scope of actix-web with a page, and rejections as its answers.
 
 mod actor;
 #[cfg(feature = "admin")]
@@ -97,6 +105,8 @@ mod policy;
 mod random;
 mod report;
 mod supervisor;
+#[cfg(feature = "metrics")]
+mod telemetry;
 
 pub use actor::{BreakerActor, HeldCounts};
 #[cfg(feature = "admin")]

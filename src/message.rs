@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 
 use crate::actor::{HeldCounts, MemberMailbox, Parcel};
 use crate::caught::Quiet;
-use crate::circuit::{self, Ending, Permit, Record};
+use crate::circuit::{self, Permit, Record};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, HeldDropped, StateChanged};
-use crate::gate::{Held, OnItsWay};
+use crate::gate::{End, Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
 
 /// An ask that the breaker makes itself, in every state: it admits it, sends it to the target from a
@@ -350,7 +350,7 @@ pub(crate) struct Bring {
 #[rtype(result = "()")]
 pub(crate) struct Settle {
     pub(crate) permit: Permit,
-    pub(crate) ending: Ending,
+    pub(crate) end: End,
     /// Told once the outcome is decided and published.
     pub(crate) done: Option<oneshot::Sender<()>>,
     /// Bounds how many of these wait in the mailbox.

@@ -4,6 +4,8 @@
 mod backoff;
 mod export;
 mod health;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod registry;
 mod saved;
 #[cfg(test)]
@@ -28,7 +30,7 @@ use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
 use crate::event::StateChanged;
 use crate::family::{self, Family};
-use crate::gate::Gate;
+use crate::gate::{Gate, Meter};
 use crate::message::Snapshot;
 use crate::random::{RandomSource, ThreadRandom};
 use crate::report;
@@ -106,6 +108,8 @@ struct Shared {
     restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
+    #[cfg(feature = "metrics")]
+    telemetry: crate::telemetry::Telemetry,
 }
 
 /// Collects how breakers are owned, for [`Breakers::builder`].
@@ -190,6 +194,8 @@ impl BreakersBuilder {
                 restart: Arc::new(self.restart),
                 arbiter: arbiter.clone(),
                 registry: Mutex::default(),
+                #[cfg(feature = "metrics")]
+                telemetry: crate::telemetry::Telemetry::default(),
             }),
         }
     }
@@ -334,7 +340,7 @@ impl Breakers {
                 (name, config, now),
                 record,
                 highest_epoch,
-                receiver,
+                (receiver, Meter::default()),
                 BreakerActor::new,
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
@@ -381,7 +387,7 @@ impl Breakers {
                 (name, config, now),
                 None,
                 highest_epoch,
-                receiver,
+                (receiver, family.meter().clone()),
                 move |circuit, gate| BreakerActor::head(circuit, gate, keeper, listeners),
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
@@ -435,7 +441,7 @@ impl Breakers {
         (name, config, now): (&str, BreakerConfig, Timestamp),
         record: Option<Record>,
         highest_epoch: Option<u64>,
-        receiver: AddressReceiver<BreakerActor>,
+        (receiver, meter): (AddressReceiver<BreakerActor>, Meter),
         make: impl FnOnce(Circuit, Arc<Gate>) -> BreakerActor + Send + 'static,
     ) -> Option<(Arc<Gate>, EndHandle)> {
         let Shared {
@@ -456,7 +462,7 @@ impl Breakers {
         }
         let timed = clock.drives_timers();
         let notice = BreakerActor::first_notice(&circuit, timed, now);
-        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice));
+        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice, meter));
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,

@@ -705,7 +705,7 @@ async fn a_caller_that_goes_away_at_the_end_of_the_break_is_not_the_probe() {
     pass(BREAK).await;
     drop(p.hold(1));
     assert_eq!(p.counts().await, (0, 1, 0, 1, 0));
-    assert_eq!(p.ids(), []);
+    assert!(p.ids().is_empty());
     assert!(p.w.snapshot().await.probe_due);
     assert_eq!(p.drops(), [DropReason::CallerGone]);
 }

@@ -5,9 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The optional features, each of which has to work alone.
-features=(admin)
+features=(admin metrics)
 # The examples that end by themselves.
-examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries)
+examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries metrics)
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -31,13 +31,13 @@ step "layering"
 cargo test --locked --quiet --test layering
 
 if cargo nextest --version >/dev/null 2>&1; then
-    run_tests() { cargo nextest run --locked --no-fail-fast "$@"; }
+    run_tests() { cargo nextest run --locked --no-fail-fast --lib "$@"; }
 else
-    run_tests() { cargo test --locked --no-fail-fast --lib --tests "$@"; }
+    run_tests() { cargo test --locked --no-fail-fast --lib "$@"; }
 fi
 
 step "tests"
-run_tests --all-features
+run_tests --tests --all-features
 
 # In a folder of its own: the flag makes everything be built anew.
 step "memory order of the gate, under loom"
@@ -52,10 +52,15 @@ for example in "${examples[@]}"; do
     cargo run --locked --quiet --all-features --example "$example"
 done
 
+step "no feature"
+cargo clippy --locked --all-targets -- -D warnings
+run_tests --tests
+
 for feature in "${features[@]}"; do
     step "feature $feature alone"
     cargo clippy --locked --all-targets --features "$feature" -- -D warnings
-    run_tests --features "$feature"
+    # Its own tests; that it changes nothing for the others was seen with all of them together.
+    run_tests --test "$feature*" --features "$feature"
 done
 
 step "everything passed"

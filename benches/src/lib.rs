@@ -3,6 +3,7 @@
 
 pub mod counting;
 pub mod echo;
+pub mod metered;
 pub mod pairs;
 pub mod peers;
 pub mod subject;

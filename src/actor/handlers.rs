@@ -8,13 +8,13 @@ use actix::{Addr, Context, Handler, MailboxError, Message, ResponseFuture};
 
 use super::BreakerActor;
 use super::outbox::{Order, Told};
-use crate::breaker::{judge, settle};
+use crate::breaker::{Stopwatch, judge, settle};
 use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::{self, Circuit, Permit, Record, Refused};
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
-use crate::gate::{Gate, Held};
+use crate::gate::{Gate, Held, Took};
 use crate::message::{
     Acquire, Ask, Collect, Follow, ForceClosed, ForceOpen, GetRecord, GetSnapshot, Grant, Inspect,
     Reconfigure, Release, Reset, Sampled, Settle, Snapshot, Subscribe,
@@ -60,12 +60,12 @@ impl Handler<Settle> for BreakerActor {
     fn handle(&mut self, message: Settle, ctx: &mut Context<Self>) {
         let Settle {
             permit,
-            ending,
+            end,
             done,
             _owed,
         } = message;
         self.timers.note_samples(true);
-        let (_, outbox) = self.step(ctx, |circuit, now| circuit.end(permit, ending, now));
+        let ((), outbox) = self.step_by(ctx, |actor, now| actor.end(permit, end, now));
         if let Some(done) = done {
             // A caller that went away does not wait for it, and one whose waker panics ends nobody else.
             quietly(|| _ = done.send(()));
@@ -144,6 +144,7 @@ where
         held: gate.hold(permit),
         gate,
         breaker,
+        watch: Stopwatch::start(),
     };
     // Made here, so that the time counts from admission; awaited in a task of its own, so that
     // neither this mailbox nor a restart of this actor is bound to the target.
@@ -165,6 +166,7 @@ struct Errand {
     held: Held,
     gate: Arc<Gate>,
     breaker: Addr<BreakerActor>,
+    watch: Stopwatch,
 }
 
 impl Errand {
@@ -193,8 +195,12 @@ impl Errand {
         }
         note(outcome);
         if let Some(permit) = self.held.take() {
-            let slow = matches!(result, Err(AskError::Timeout(_)));
-            settle(&self.breaker, &self.gate, permit, outcome, slow).await;
+            let took = match result {
+                Err(AskError::Timeout(_)) => Took::TooLong,
+                _ => Took::Usual,
+            };
+            self.gate.meter().measure(|| self.watch.took());
+            settle(&self.breaker, &self.gate, permit, outcome, took).await;
         }
         result
     }

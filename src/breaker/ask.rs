@@ -10,9 +10,9 @@ use actix::{MailboxError, Message};
 use pin_project_lite::pin_project;
 
 use super::timer::CallTimer;
-use super::{Breaker, Settled, Target, judge};
+use super::{Breaker, Settled, Target, Tracked, judge};
 use crate::error::{AskError, Rejected};
-use crate::gate::{Admission, OnItsWay, Word};
+use crate::gate::{Admission, OnItsWay, Took, Word};
 use crate::message::Ask;
 use crate::outcome::{ByReply, Classify, Outcome};
 use crate::report::CallSpan;
@@ -36,7 +36,7 @@ pin_project! {
         M: Send,
         M::Result: Send,
     {
-        breaker: Breaker,
+        breaker: Tracked,
         classify: Option<C>,
         call_timeout: Option<Duration>,
         span: CallSpan,
@@ -91,7 +91,7 @@ where
             // Made where it stays, as far as may be: it is not small.
             Admission::Pass(word) => Self {
                 span: CallSpan::new(breaker.name()),
-                breaker: breaker.clone(),
+                breaker: Tracked::asking(breaker, word.epoch()),
                 classify: Some(classify),
                 call_timeout,
                 stage: Stage::Asking {
@@ -102,7 +102,7 @@ where
             },
             Admission::Reject(rejected) => Self {
                 span: CallSpan::new(breaker.name()),
-                breaker: breaker.clone(),
+                breaker: Tracked::idle(breaker),
                 classify: None,
                 call_timeout: None,
                 stage: Stage::Rejected {
@@ -111,7 +111,7 @@ where
             },
             Admission::Ask(question) => Self {
                 span: CallSpan::new(breaker.name()),
-                breaker: breaker.clone(),
+                breaker: Tracked::idle(breaker),
                 classify: None,
                 call_timeout: None,
                 stage: Stage::Mediated {
@@ -182,7 +182,7 @@ where
     ) -> Self {
         Self {
             span: CallSpan::new(breaker.name()),
-            breaker: breaker.clone(),
+            breaker: Tracked::asking(breaker, word.epoch()),
             classify: Some(classify),
             call_timeout,
             stage: Stage::Asking {
@@ -267,7 +267,13 @@ where
                 (Err(AskError::Timeout(limit)), Outcome::Failure)
             }
         };
-        let receipt = this.breaker.settle_passed(*epoch, outcome, timer.is_slow());
+        let took = match &result {
+            Err(AskError::Timeout(_)) => Took::TooLong,
+            _ => timer.took(),
+        };
+        let limit = *this.call_timeout;
+        this.breaker.end(|| timer.waited(limit?));
+        let receipt = this.breaker.settle_passed(*epoch, outcome, took);
         if let Some(receipt) = receipt {
             this.stage.set(Stage::Settling {
                 result: Some(result),

@@ -11,12 +11,12 @@ use pin_project_lite::pin_project;
 
 use super::settle::Receipt;
 use super::timer::CallTimer;
-use super::{Breaker, Settled};
+use super::{Breaker, Settled, UnderWay};
 use crate::actor::BreakerActor;
 use crate::circuit::{self, Ending};
 use crate::clock::Timestamp;
 use crate::error::AskError;
-use crate::gate::{Admission, Flags, Held, end_of_drop};
+use crate::gate::{Admission, End, Flags, Held, Took, end_of_drop};
 use crate::message::{self, Collect, Grant};
 use crate::outcome::Outcome;
 
@@ -35,6 +35,7 @@ enum Leave {
         epoch: u64,
         /// Read only where the policy has a limit on slow calls.
         since: Option<Timestamp>,
+        under_way: UnderWay,
     },
     Probe(Held),
 }
@@ -44,7 +45,11 @@ impl Permit {
         let gate = breaker.gate();
         let since = gate.slow_call().map(|_| gate.clock().now());
         Self {
-            leave: Some(Leave::Passed { epoch, since }),
+            leave: Some(Leave::Passed {
+                epoch,
+                since,
+                under_way: UnderWay::of(&breaker, epoch),
+            }),
             breaker,
         }
     }
@@ -76,41 +81,53 @@ impl Permit {
         self.settle(of(Outcome::Ignored))
     }
 
-    pub(super) fn settle(mut self, ending: Ending) -> Settled {
+    pub(super) fn settle(mut self, end: impl Into<End>) -> Settled {
+        let end = end.into();
         if can_wake() {
-            self.end(ending).map_or_else(Settled::now, Settled::waiting)
+            self.end(end).map_or_else(Settled::now, Settled::waiting)
         } else {
-            self.leave_word(ending);
+            self.leave_word(end);
             Settled::now()
         }
     }
 
     /// Ends the call without waking anybody: the actor finds it before its next message.
-    fn leave_word(&mut self, ending: Ending) {
+    fn leave_word(&mut self, end: End) {
         let gate = self.breaker.gate();
         match self.leave.take() {
             None => {}
             Some(Leave::Probe(mut held)) => {
                 if let Some(permit) = held.take() {
-                    gate.leave(|letters| letters.end(permit, ending));
+                    gate.leave(|letters| letters.end(permit, end));
                 }
             }
-            Some(Leave::Passed { epoch, .. }) => {
-                gate.leave(|letters| letters.add(epoch, ending));
+            Some(Leave::Passed {
+                epoch,
+                mut under_way,
+                ..
+            }) => {
+                under_way.end(|| None);
+                gate.leave(|letters| letters.add(epoch, end));
             }
         }
     }
 
-    fn end(&mut self, ending: Ending) -> Option<Receipt> {
+    fn end(&mut self, end: End) -> Option<Receipt> {
         match self.leave.take()? {
             Leave::Probe(mut held) => {
                 let permit = held.take()?;
-                Some(self.breaker.send_ending(permit, ending))
+                Some(self.breaker.send_ending(permit, end))
             }
-            Leave::Passed { epoch, since } => {
-                let (outcome, slow) = match ending {
-                    Ending::Outcome { outcome, slow } => (outcome, slow),
-                    Ending::Gone => (Outcome::Ignored, false),
+            Leave::Passed {
+                epoch,
+                since,
+                mut under_way,
+            } => {
+                under_way.end(|| None);
+                let (outcome, took) = match end.ending {
+                    Ending::Outcome { outcome, slow } if slow => (outcome, Took::Slow),
+                    Ending::Outcome { outcome, .. } => (outcome, Took::Usual),
+                    Ending::Gone => (Outcome::Ignored, Took::Usual),
                 };
                 match since {
                     // The circuit compares the times.
@@ -118,11 +135,11 @@ impl Permit {
                         let word = self.breaker.gate().load();
                         if word.epoch() == epoch && word.has(Flags::TALLY.with(Flags::TELL)) {
                             let permit = circuit::Permit::closed_since(epoch, since);
-                            return Some(self.breaker.send_ending(permit, ending));
+                            return Some(self.breaker.send_ending(permit, end));
                         }
-                        self.breaker.settle_passed(epoch, outcome, slow)
+                        self.breaker.settle_passed(epoch, outcome, took)
                     }
-                    _ => self.breaker.settle_passed(epoch, outcome, slow),
+                    _ => self.breaker.settle_passed(epoch, outcome, took),
                 }
             }
         }
@@ -155,9 +172,9 @@ impl Drop for Permit {
             Some(Leave::Passed { .. }) => {
                 // To note that a caller went away wakes nobody.
                 if ending == Ending::Gone || can_wake() {
-                    drop(self.end(ending));
+                    drop(self.end(ending.into()));
                 } else {
-                    self.leave_word(ending);
+                    self.leave_word(ending.into());
                 }
             }
         }

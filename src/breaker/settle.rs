@@ -15,8 +15,8 @@ use super::Breaker;
 use super::nested::rejection_in;
 use crate::actor::BreakerActor;
 use crate::caught::{caught, quietly};
-use crate::circuit::{Ending, Permit};
-use crate::gate::{Flags, Gate, Word};
+use crate::circuit::Permit;
+use crate::gate::{End, Flags, Gate, Took, Word};
 use crate::message::{Sampled, Settle};
 use crate::outcome::{Classify, Outcome};
 use crate::report;
@@ -67,16 +67,17 @@ pub(super) fn send(
     breaker: &Addr<BreakerActor>,
     gate: &Arc<Gate>,
     permit: Permit,
-    ending: Ending,
+    end: impl Into<End>,
 ) -> Receipt {
+    let end = end.into();
     let Some(owed) = gate.owe() else {
         // Too many are under way: the arbiter is blocked, or callers do not wait.
         let epoch = permit.epoch();
         gate.leave(|letters| {
             if permit.is_probe() {
-                letters.end(permit, ending);
+                letters.end(permit, end);
             } else {
-                letters.add(epoch, ending);
+                letters.add(epoch, end);
             }
         });
         // Those under way may all have been handled meanwhile.
@@ -86,7 +87,7 @@ pub(super) fn send(
     let (done, receipt) = oneshot::channel();
     breaker.do_send(Settle {
         permit,
-        ending,
+        end,
         done: Some(done),
         _owed: Some(owed),
     });
@@ -99,18 +100,18 @@ pub(crate) async fn settle(
     gate: &Arc<Gate>,
     permit: Permit,
     outcome: Outcome,
-    slow: bool,
+    took: Took,
 ) {
     // Where slowness counts, the permit knows since when the call runs.
-    let is_plain = !permit.is_probe() && !slow && gate.slow_call().is_none();
+    let is_plain = !permit.is_probe() && took.is_usual() && gate.slow_call().is_none();
     if is_plain
         && outcome == Outcome::Success
         && note_success(|| breaker, gate, gate.load(), permit.epoch())
     {
         return;
     }
-    let ending = Ending::Outcome { outcome, slow };
-    Settled::waiting(send(breaker, gate, permit, ending)).await;
+    let end = End::new(outcome, took);
+    Settled::waiting(send(breaker, gate, permit, end)).await;
 }
 
 /// Takes note of a success without a message, where that is enough: it belongs to the present epoch,
@@ -130,6 +131,8 @@ fn note_success<'a>(
         if gate.load_after_tally().has(Flags::REPORT) {
             ask_for_fold(breaker(), gate);
         }
+    } else {
+        gate.meter().success();
     }
     true
 }
@@ -154,15 +157,15 @@ impl Breaker {
         &self,
         epoch: u64,
         outcome: Outcome,
-        slow: bool,
+        took: Took,
     ) -> Option<Receipt> {
         let gate = &self.inner.gate;
         let word = gate.load();
-        let is_plain = outcome == Outcome::Success && !slow;
+        let is_plain = outcome == Outcome::Success && took.is_usual();
         if is_plain && note_success(|| self.addr(), gate, word, epoch) {
             return None;
         }
-        self.settle_noted(word, epoch, outcome, slow)
+        self.settle_noted(word, epoch, outcome, took)
     }
 
     /// Settles a call whose end is of note: it failed, was ignored, comes late or changes the record.
@@ -172,7 +175,7 @@ impl Breaker {
         word: Word,
         epoch: u64,
         outcome: Outcome,
-        slow: bool,
+        took: Took,
     ) -> Option<Receipt> {
         let gate = &self.inner.gate;
         if word.epoch() != epoch {
@@ -183,11 +186,11 @@ impl Breaker {
             gate.count_ignored();
             return None;
         }
-        Some(self.send_ending(Permit::closed(epoch), Ending::Outcome { outcome, slow }))
+        Some(self.send_ending(Permit::closed(epoch), End::new(outcome, took)))
     }
 
-    pub(super) fn send_ending(&self, permit: Permit, ending: Ending) -> Receipt {
-        let receipt = send(self.addr(), &self.inner.gate, permit, ending);
+    pub(super) fn send_ending(&self, permit: Permit, end: impl Into<End>) -> Receipt {
+        let receipt = send(self.addr(), &self.inner.gate, permit, end);
         if !self.inner.mailbox.is_connected() {
             self.warn_unguarded();
         }

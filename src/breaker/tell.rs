@@ -13,7 +13,7 @@ use super::hold::Way;
 use super::{Breaker, Settled, Target};
 use crate::actor::TellParcel;
 use crate::error::{Rejected, TellError};
-use crate::gate::{Admission, OnItsWay, Word};
+use crate::gate::{Admission, OnItsWay, Took, Word};
 use crate::outcome::Outcome;
 
 /// The future of [`Breaker::tell`] and [`Breaker::tell_or_hold`].
@@ -66,14 +66,14 @@ where
             // That a mailbox takes a message says nothing of what becomes of it: no sample.
             Ok(()) => Self::known(Ok(())),
             Err(SendError::Full(message)) => {
-                let receipt = breaker.settle_passed(epoch, Outcome::Ignored, false);
+                let receipt = breaker.settle_passed(epoch, Outcome::Ignored, Took::Usual);
                 Self::settling(
                     Err(TellError::Full(message)),
                     receipt.map_or_else(Settled::now, Settled::waiting),
                 )
             }
             Err(SendError::Closed(message)) => {
-                let receipt = breaker.settle_passed(epoch, Outcome::Failure, false);
+                let receipt = breaker.settle_passed(epoch, Outcome::Failure, Took::Usual);
                 Self::settling(
                     Err(TellError::Closed(message)),
                     receipt.map_or_else(Settled::now, Settled::waiting),

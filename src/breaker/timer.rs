@@ -9,6 +9,8 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::gate::Took;
+
 pin_project! {
     /// The timer of one call.
     pub(super) struct CallTimer {
@@ -29,11 +31,22 @@ impl CallTimer {
         }
     }
 
-    /// Whether the call has taken as long as a slow one. Where its arbiter was busy, the reply is found
-    /// together with the end of that time, before the timer could say so.
-    pub(super) fn is_slow(&self) -> bool {
+    /// How much of its time a call took that has a result. Where its arbiter was busy, that is found
+    /// together with the end of a slow call's time, before the timer could say so.
+    pub(super) fn took(&self) -> Took {
         let has_become_slow = |timer: &Sleep| self.rest.is_some() && timer.deadline() <= now();
-        self.slow || self.sleep.as_ref().is_some_and(has_become_slow)
+        if self.slow || self.sleep.as_ref().is_some_and(has_become_slow) {
+            Took::Slow
+        } else {
+            Took::Usual
+        }
+    }
+
+    /// How long a call has been waiting whose time is `limit`; `None` if it never did.
+    pub(super) fn waited(&self, limit: Duration) -> Option<Duration> {
+        let deadline = self.sleep.as_ref()?.deadline();
+        let end = deadline.checked_add(self.rest.unwrap_or_default())?;
+        Some(now().duration_since(end.checked_sub(limit)?))
     }
 
     /// Ready when `limit` is over, counted from the first poll. On the way the call becomes slow after
@@ -72,6 +85,6 @@ impl CallTimer {
 }
 
 /// The time of tokio's timers, which tests pause. The wall clock is `clock`'s to read.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     sleep(Duration::ZERO).deadline()
 }

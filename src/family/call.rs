@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 use super::Shared;
 use crate::breaker::{Breaker, GuardedFuture, Handle, Receipt};
 use crate::error::CallError;
-use crate::gate::{Admission, Word};
+use crate::gate::{Admission, Took, Word};
 use crate::outcome::{ByReply, Classify, Outcome};
 
 pin_project! {
@@ -43,8 +43,8 @@ impl Sought<'_> {
     }
 
     #[inline(never)]
-    fn settle_member(&self, epoch: u64, outcome: Outcome, slow: bool) -> Option<Receipt> {
-        self.breaker().settle_passed(self.pin(epoch), outcome, slow)
+    fn settle_member(&self, epoch: u64, outcome: Outcome, took: Took) -> Option<Receipt> {
+        self.breaker().settle_passed(self.pin(epoch), outcome, took)
     }
 }
 
@@ -63,14 +63,15 @@ impl Handle for Sought<'_> {
     }
 
     #[inline(always)]
-    fn settle_passed(&self, epoch: u64, outcome: Outcome, slow: bool) -> Option<Receipt> {
+    fn settle_passed(&self, epoch: u64, outcome: Outcome, took: Took) -> Option<Receipt> {
         if epoch == Word::UNKNOWN.epoch()
             && outcome == Outcome::Success
             && self.family.table.forgets_nothing_of(self.key)
         {
+            self.family.meter.success();
             return None;
         }
-        self.settle_member(epoch, outcome, slow)
+        self.settle_member(epoch, outcome, took)
     }
 
     /// The member was closed and empty when the call began. If it has been anything else since, the call

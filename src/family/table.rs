@@ -4,6 +4,9 @@
 //! Each shard is locked for a moment by whoever looks a member up. Before that, a count of the members
 //! with a like hash tells of most keys that there is nothing to be found.
 
+#[cfg(feature = "metrics")]
+mod states;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

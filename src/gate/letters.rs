@@ -7,8 +7,8 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Gate;
 use super::sync::{AtomicU32, Ordering};
+use super::{End, Gate};
 use crate::circuit::{Ending, Permit};
 use crate::clock::Timestamp;
 use crate::hold::Place;
@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 #[derive(Debug, Default)]
 pub(crate) struct Letters {
     /// Permits whose callers went away or panicked.
-    ended: Vec<(Permit, Ending)>,
+    ended: Vec<(Permit, End)>,
     /// Settlements above the number that may be under way as messages.
     overflow: Overflow,
     left: Left,
@@ -40,7 +40,7 @@ const RUNS: usize = 1024;
 #[derive(Debug, Default)]
 struct Overflow {
     epoch: u64,
-    counts: Vec<(Ending, u64)>,
+    counts: Vec<(End, u64)>,
     /// Those of epochs before.
     late: u64,
 }
@@ -48,10 +48,10 @@ struct Overflow {
 /// What the actor takes out of the letterbox.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    pub(crate) ended: Vec<(Permit, Ending)>,
+    pub(crate) ended: Vec<(Permit, End)>,
     /// The epoch of `counts`.
     pub(crate) epoch: u64,
-    pub(crate) counts: Vec<(Ending, u64)>,
+    pub(crate) counts: Vec<(End, u64)>,
     pub(crate) late: u64,
     pub(crate) left: Left,
 }
@@ -64,12 +64,13 @@ impl Left {
 
 impl Letters {
     /// Leaves the end of a probe. Bounded, since each probe was given out by the actor.
-    pub(crate) fn end(&mut self, permit: Permit, ending: Ending) {
-        self.ended.push((permit, ending));
+    pub(crate) fn end(&mut self, permit: Permit, end: impl Into<End>) {
+        self.ended.push((permit, end.into()));
     }
 
     /// Adds up the end of a closed call.
-    pub(crate) fn add(&mut self, epoch: u64, ending: Ending) {
+    pub(crate) fn add(&mut self, epoch: u64, end: impl Into<End>) {
+        let end = end.into();
         let overflow = &mut self.overflow;
         if epoch > overflow.epoch {
             let passed: u64 = overflow.counts.drain(..).map(|(_, count)| count).sum();
@@ -82,14 +83,14 @@ impl Letters {
         }
         let runs = overflow.counts.len();
         let fits = match overflow.counts.last_mut() {
-            Some(last) if last.0 == ending => Some(last),
+            Some(last) if last.0 == end => Some(last),
             _ if runs < RUNS => None,
             // No more of them: the order is given up, the count is not.
-            _ => overflow.counts.iter_mut().find(|run| run.0 == ending),
+            _ => overflow.counts.iter_mut().find(|run| run.0 == end),
         };
         match fits {
             Some((_, count)) => *count = count.saturating_add(1),
-            None => overflow.counts.push((ending, 1)),
+            None => overflow.counts.push((end, 1)),
         }
     }
 
@@ -126,14 +127,18 @@ pub(crate) fn end_of_drop() -> Ending {
 pub(crate) struct Held {
     gate: Arc<Gate>,
     permit: Option<Permit>,
+    probe: bool,
 }
 
 impl Held {
     pub(super) fn new(gate: Arc<Gate>, permit: Permit) -> Self {
+        let probe = permit.is_probe();
         gate.held().fetch_add(1, Ordering::AcqRel);
+        gate.meter().hold(probe);
         Self {
             gate,
             permit: Some(permit),
+            probe,
         }
     }
 
@@ -155,6 +160,7 @@ impl Drop for Held {
                 .leave(|letters| letters.end(permit, end_of_drop()));
         }
         self.gate.held().fetch_sub(1, Ordering::AcqRel);
+        self.gate.meter().let_go(self.probe);
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Duration;
 use loom::thread::{self, JoinHandle};
 
 use super::sync::{AtomicU32, Ordering};
-use super::{Admission, Flags, Gate, Notice, Taken};
+use super::{Admission, Flags, Gate, Meter, Notice, Taken};
 use crate::circuit::{CircuitState, Ending, Permit};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::config::BreakerConfig;
@@ -87,6 +87,7 @@ fn gate(first: Notice) -> Arc<Gate> {
         BreakerConfig::default(),
         true,
         first,
+        Meter::default(),
     );
     // For loom a value that an atomic was made with is in no order with `SeqCst` stores. So each that
     // takes part in the one order is stored to once.

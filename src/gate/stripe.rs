@@ -12,7 +12,7 @@ use super::Unsent;
 use super::sync::{AtomicU64, Ordering, thread_local};
 
 /// How many stripes a breaker has; a power of two. Models have as few as show that there are several.
-const STRIPES: usize = if cfg!(all(test, breaker_loom)) { 2 } else { 4 };
+pub(super) const STRIPES: usize = if cfg!(all(test, breaker_loom)) { 2 } else { 4 };
 
 /// A tally holds the low bits of its epoch above this many bits of count, so that a success which
 /// comes late can see so in the same step in which it would be counted.
@@ -37,7 +37,7 @@ pub(super) struct Stripe {
 
 /// A thread's stripe: the low bits say which, the bits above say what the thread is to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(usize);
+pub(super) struct Place(pub(super) usize);
 
 impl Place {
     /// No thread has it yet.
@@ -61,7 +61,7 @@ impl Place {
 
     /// The place of this thread. One whose locals are gone shares the first stripe.
     #[inline]
-    fn mine() -> Self {
+    pub(super) fn mine() -> Self {
         thread_local! {
             static MINE: Cell<Place> = const { Cell::new(Place::NONE) };
         }
@@ -75,7 +75,7 @@ impl Place {
     }
 
     #[inline]
-    fn owns(self) -> bool {
+    pub(super) fn owns(self) -> bool {
         self.0 < STRIPES
     }
 }
@@ -157,14 +157,16 @@ impl Stripes {
 }
 
 impl Stripe {
-    /// Counts a success of `epoch`; as late if the stripe counts for another one by now.
+    /// Counts a success of `epoch`; as late if the stripe counts for another one by now. Tells whether it
+    /// was not.
     #[inline]
-    pub(super) fn tally(&self, epoch: u64) {
+    pub(super) fn tally(&self, epoch: u64) -> bool {
         let tag = tag(epoch);
         let mut tally = self.successes.load(Ordering::Relaxed);
         loop {
             if tally & !COUNT != tag {
-                return self.late();
+                self.late();
+                return false;
             }
             // Forty-eight bits of count do not overflow between two folds.
             match self.successes.compare_exchange_weak(
@@ -173,7 +175,7 @@ impl Stripe {
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(now) => tally = now,
             }
         }

@@ -11,6 +11,7 @@ use actix::{Actor, Addr, Arbiter};
 use actix_circuit_breaker::message::Ask;
 use actix_circuit_breaker::{Breaker, BreakerConfig, Breakers, Family};
 use actix_circuit_breaker_benches::echo::{Echo, Fail, FailAt, Fault, Say, nanos};
+use actix_circuit_breaker_benches::metered;
 use actix_circuit_breaker_benches::pairs::{median, percentile, rounds};
 use actix_circuit_breaker_benches::peers::{self, Kind, Peer};
 use actix_circuit_breaker_benches::subject::Subject;
@@ -27,7 +28,7 @@ type Part = fn() -> Vec<Figure>;
 
 fn main() {
     let only = std::env::args().nth(1);
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 8] = [
         ("asks", || in_task(asks())),
         ("cross", || in_task(cross())),
         ("guards", || in_task(guards())),
@@ -35,6 +36,7 @@ fn main() {
         ("threads", threads),
         ("families", families),
         ("visible", || in_task(visible())),
+        ("metrics", metered::figures),
     ];
     let mut figures = Vec::new();
     for (name, part) in parts {

@@ -52,6 +52,18 @@ fn main() {
                     let _ = black_box(breaker.ask(&target, Say(1)).await);
                 }
             }
+            "call_metered" => {
+                let breaker = metered();
+                for _ in 0..calls {
+                    poll(breaker.call(ready(Ok::<u64, Fault>(black_box(1)))));
+                }
+            }
+            "ask_metered" => {
+                let (breaker, target) = (metered(), Echo.start());
+                for _ in 0..calls {
+                    let _ = black_box(breaker.ask(&target, Say(1)).await);
+                }
+            }
             "ask_rejected" => {
                 let (breaker, target) = (open_breaker().await, Echo.start());
                 for _ in 0..calls {
@@ -81,6 +93,14 @@ fn main() {
             other => panic!("no such kind of call: {other}"),
         }
     });
+}
+
+/// A breaker of the same sources, with the feature `metrics`.
+fn metered() -> actix_circuit_breaker_metered::Breaker {
+    let config = actix_circuit_breaker_metered::BreakerConfig::default();
+    actix_circuit_breaker_metered::Breakers::start()
+        .create("bench", config)
+        .expect("room for one breaker")
 }
 
 fn call(breaker: &Breaker, calls: u32) {

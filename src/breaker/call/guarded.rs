@@ -17,10 +17,9 @@ use pin_project_lite::pin_project;
 use crate::actor::BreakerActor;
 use crate::breaker::nested::rejected;
 use crate::breaker::timer::CallTimer;
-use crate::breaker::{Breaker, Permit, Receipt, Settled, judge};
-use crate::circuit::Ending;
+use crate::breaker::{Breaker, Permit, Receipt, Settled, UnderWay, judge};
 use crate::error::CallError;
-use crate::gate::{Admission, OnItsWay};
+use crate::gate::{Admission, End, OnItsWay, Took};
 use crate::message::{Acquire, Grant};
 use crate::outcome::{Classify, Outcome};
 use crate::report::CallSpan;
@@ -38,8 +37,8 @@ pub(crate) trait Handle {
 
     /// Settles a call that passed and was done at its first poll.
     #[inline(always)]
-    fn settle_passed(&self, epoch: u64, outcome: Outcome, slow: bool) -> Option<Receipt> {
-        self.breaker().settle_passed(epoch, outcome, slow)
+    fn settle_passed(&self, epoch: u64, outcome: Outcome, took: Took) -> Option<Receipt> {
+        self.breaker().settle_passed(epoch, outcome, took)
     }
 
     /// The epoch of a call that passed and goes on.
@@ -119,21 +118,39 @@ pin_project! {
 /// Leave to poll the future.
 enum Leave {
     /// Admitted by reading the gate.
-    Passed { epoch: u64 },
+    Passed { epoch: u64, under_way: UnderWay },
     /// A probe, until it is settled. Its permit knows what to do when it is dropped.
     Probe(Option<Permit>),
 }
 
 impl Leave {
+    fn passed(breaker: &Breaker, epoch: u64) -> Self {
+        Self::Passed {
+            epoch,
+            under_way: UnderWay::of(breaker, epoch),
+        }
+    }
+
     /// Settles the call; `None` where there is nothing to wait for.
-    fn settle(&mut self, breaker: &Breaker, outcome: Outcome, slow: bool) -> Option<Settled> {
+    /// `waited` tells for how long it was waited for.
+    fn settle(
+        &mut self,
+        breaker: &Breaker,
+        outcome: Outcome,
+        took: Took,
+        waited: impl FnOnce() -> Option<Duration>,
+    ) -> Option<Settled> {
         match self {
-            Self::Passed { epoch } => breaker
-                .settle_passed(*epoch, outcome, slow)
-                .map(Settled::waiting),
+            Self::Passed { epoch, under_way } => {
+                under_way.end(waited);
+                breaker
+                    .settle_passed(*epoch, outcome, took)
+                    .map(Settled::waiting)
+            }
             Self::Probe(permit) => {
                 let permit = permit.take()?;
-                Some(permit.settle(Ending::Outcome { outcome, slow }))
+                breaker.gate().meter().measure(waited);
+                Some(permit.settle(End::new(outcome, took)))
             }
         }
     }
@@ -199,11 +216,11 @@ where
             }
             Admission::Ask(question) => return self.acquire(question, cx),
         };
-        let settle_failure = || drop(handle.settle_passed(epoch, Outcome::Failure, false));
+        let settle_failure = || drop(handle.settle_passed(epoch, Outcome::Failure, Took::Usual));
         match poll_armed(this.future, cx, settle_failure) {
             Poll::Ready(result) => {
                 let outcome = judge(|| handle.breaker().gate(), this.classify, &result);
-                match handle.settle_passed(epoch, outcome, false) {
+                match handle.settle_passed(epoch, outcome, Took::Usual) {
                     None => {
                         this.stage.end_at_once();
                         Poll::Ready(result.map_err(CallError::Failed))
@@ -237,12 +254,10 @@ where
 
     #[inline(never)]
     fn run(mut self: Pin<&mut Self>, epoch: u64, cx: &mut Context<'_>) -> Poll<Done<T, E>> {
-        let gate = self.handle.breaker().gate();
-        let limit = gate.call_timeout();
-        let slow_call = gate.slow_call();
-        let leave = Leave::Passed {
-            epoch: self.handle.pin(epoch),
-        };
+        let breaker = self.handle.breaker();
+        let limit = breaker.gate().call_timeout();
+        let slow_call = breaker.gate().slow_call();
+        let leave = Leave::passed(breaker, self.handle.pin(epoch));
         self.as_mut().enter(Phase::Running {
             leave,
             limit,
@@ -311,14 +326,10 @@ where
                                 spent = breaker.gate().spent(&held);
                                 Leave::Probe(Some(Permit::probe(breaker.clone(), held)))
                             }
-                            Ok(Ok(Grant::Closed(permit))) => Leave::Passed {
-                                epoch: permit.epoch(),
-                            },
+                            Ok(Ok(Grant::Closed(permit))) => Leave::passed(breaker, permit.epoch()),
                             Ok(Err(rejection)) => return Poll::Ready(Err(rejected(rejection))),
                             // The breaker is gone or lost the question: it guards nothing.
-                            Err(_) => Leave::Passed {
-                                epoch: breaker.gate().load().epoch(),
-                            },
+                            Err(_) => Leave::passed(breaker, breaker.gate().load().epoch()),
                         };
                         Phase::Running {
                             leave,
@@ -336,21 +347,22 @@ where
                         let limit = *limit;
                         let left = limit.saturating_sub(*spent);
                         let settle_failure =
-                            || drop(leave.settle(breaker, Outcome::Failure, false));
+                            || drop(leave.settle(breaker, Outcome::Failure, Took::Usual, || None));
                         let polled = poll_armed(this.future.as_mut(), cx, settle_failure);
-                        let (result, outcome) = match polled {
+                        let (result, outcome, took) = match polled {
                             Poll::Ready(result) => {
                                 let outcome = judge(|| breaker.gate(), this.classify, &result);
-                                (Some(result), outcome)
+                                (Some(result), outcome, timer.took())
                             }
                             Poll::Pending => {
                                 let slow_call = breaker.gate().slow_call();
                                 ready!(timer.as_mut().poll(cx, left, slow_call));
-                                (None, Outcome::Failure)
+                                (None, Outcome::Failure, Took::TooLong)
                             }
                         };
+                        let waited = || Some(timer.waited(left)?.saturating_add(*spent));
                         let settled = leave
-                            .settle(breaker, outcome, timer.is_slow())
+                            .settle(breaker, outcome, took, waited)
                             .unwrap_or_else(Settled::now);
                         Phase::Settling {
                             result,

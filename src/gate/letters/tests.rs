@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn end(outcome: Outcome) -> Ending {
-    Ending::Outcome {
+fn end(outcome: Outcome) -> End {
+    End::from(Ending::Outcome {
         outcome,
         slow: false,
-    }
+    })
 }
 
 // R11, R17
@@ -39,7 +39,7 @@ fn ends_beyond_a_thousand_runs_are_counted_without_their_order() {
     }
     let taken = letters.taken();
     assert_eq!(taken.counts.len(), RUNS);
-    let count = |of: Ending| -> u64 {
+    let count = |of: End| -> u64 {
         let runs = taken.counts.iter().filter(|run| run.0 == of);
         runs.map(|run| run.1).sum()
     };
