@@ -41,9 +41,12 @@ mod ramp;
 mod record;
 mod refused;
 mod settlement;
+pub(crate) mod shared;
+mod sharing;
 mod since;
 mod snapshot;
 mod state;
+mod stored;
 mod transition;
 mod window;
 
@@ -60,6 +63,7 @@ pub use settlement::{Panicked, Settlement};
 pub(crate) use since::Since;
 pub use snapshot::{Calls, Peek, Snapshot};
 pub use state::CircuitState;
+pub(crate) use stored::Stored;
 pub use transition::{Cause, Evidence, Transition};
 
 use crate::clock::Timestamp;
@@ -70,6 +74,7 @@ use news::News;
 use order::{Order, OrderKind};
 use probe::Round;
 use record::Phase;
+use sharing::Sharing;
 use window::{Counts, Memory, Sample, Verdict};
 
 /// The state machine of one breaker.
@@ -85,6 +90,7 @@ pub struct Circuit {
     calls: Calls,
     news: News,
     since: Since,
+    sharing: Sharing,
 }
 
 impl fmt::Debug for Circuit {
@@ -127,6 +133,7 @@ impl Circuit {
             calls: Calls::default(),
             news: News::default(),
             since: Since::default(),
+            sharing: Sharing::default(),
         }
     }
 
@@ -170,6 +177,11 @@ impl Circuit {
         if let Some(refused) = self.refusal(now).or_else(|| self.ramp_refusal(now)) {
             return Err(refused);
         }
+        Ok(self.admit(self.config.lease(call_timeout), now))
+    }
+
+    /// Admits a call that is not refused; a probe takes the first slot for `lease`.
+    fn admit(&mut self, lease: Duration, now: Timestamp) -> Permit {
         self.record.newest = now;
         if let Phase::Open { until } = self.record.phase {
             let round = Phase::HalfOpen {
@@ -182,7 +194,7 @@ impl Circuit {
             Phase::HalfOpen { round, .. } => {
                 let id = self.next_slot;
                 self.next_slot = id.wrapping_add(1);
-                let lost = round.take(id, now + self.config.lease(call_timeout), now);
+                let lost = round.take(id, now + lease, now);
                 self.calls.lost_probes = self.calls.lost_probes.saturating_add(lost);
                 Some(id)
             }
@@ -190,11 +202,11 @@ impl Circuit {
                 None
             }
         };
-        Ok(Permit {
+        Permit {
             epoch: self.record.epoch,
             admitted: now,
             slot,
-        })
+        }
     }
 
     // Outcomes.
@@ -423,7 +435,7 @@ impl Circuit {
     fn enter(&mut self, phase: Phase, cause: Cause, evidence: Evidence, now: Timestamp) {
         let from = self.record.state();
         self.record.phase = phase;
-        self.record.epoch = next_epoch(self.record.epoch);
+        self.record.epoch = self.epoch_after(cause, now);
         let to = self.record.state();
         if from == to {
             return;

@@ -104,6 +104,7 @@ mod outcome;
 mod policy;
 mod random;
 mod report;
+pub mod store;
 mod supervisor;
 #[cfg(feature = "metrics")]
 mod telemetry;
@@ -126,6 +127,7 @@ pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
+pub use store::{MemoryStore, Store, StoreError};
 pub use supervisor::{
     BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, Exported, GaveUp, RefusedRecord,
     RestartPolicy, RestoreError,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Phase;
 use super::window::Memory;
-use super::{Cause, Circuit, Evidence, next_epoch};
+use super::{Cause, Circuit, Evidence};
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError, span};
 
@@ -63,7 +63,7 @@ impl Circuit {
         self.force(OrderKind::Closed, ttl, reason.into(), now)
     }
 
-    fn force(
+    pub(super) fn force(
         &mut self,
         kind: OrderKind,
         ttl: Option<Duration>,
@@ -110,7 +110,7 @@ impl Circuit {
         self.record.newest = now;
         if matches!(self.record.phase, Phase::Forced(_)) {
             self.record.attempt = 0;
-            self.record.epoch = next_epoch(self.record.epoch);
+            self.record.epoch = self.epoch_after(Cause::Reset, now);
         } else {
             self.close(Cause::Reset, Evidence::default(), now);
         }
@@ -130,10 +130,8 @@ impl Circuit {
         {
             *memory = Memory::new(&config);
         }
-        if let Phase::Open { until } = &mut self.record.phase {
-            *until = (*until).min(now + config.longest_break());
-        }
         self.config = config;
+        self.cap_break(now);
         self.end_ramp(now);
     }
 }

@@ -43,6 +43,25 @@ impl Round {
         self.slots.iter().filter(move |slot| slot.lease_end > now)
     }
 
+    /// A round that goes on elsewhere, with these votes.
+    pub(super) fn voted(successes: u32, inconclusive: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            successes,
+            inconclusive,
+        }
+    }
+
+    /// Adds a slot that was given out elsewhere.
+    pub(super) fn seat(&mut self, id: SlotId, lease_end: Timestamp) {
+        self.slots.push(Slot { id, lease_end });
+    }
+
+    /// The slots that were given out, and when their leases end.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (SlotId, Timestamp)> {
+        self.slots.iter().map(|slot| (slot.id, slot.lease_end))
+    }
+
     pub(super) fn successes(&self) -> u32 {
         self.successes
     }

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::CircuitState;
 use crate::clock::Timestamp;
 
 /// Why the state changed (R25).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
@@ -54,7 +54,7 @@ impl fmt::Display for Cause {
 }
 
 /// What the circuit knew when its state changed. What does not apply is 0 or `None`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Evidence {
     /// The failures the trip policy had counted, the last one with them.
@@ -76,7 +76,7 @@ pub struct Evidence {
 }
 
 /// One change of state, as the circuit reports it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Transition {
     /// The state before.

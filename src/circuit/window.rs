@@ -5,6 +5,8 @@ mod buckets;
 mod calls;
 mod failures;
 
+use std::mem::discriminant;
+
 use serde::{Deserialize, Serialize};
 
 use crate::caught::caught;
@@ -107,39 +109,50 @@ impl Memory {
         config: &BreakerConfig,
         now: Timestamp,
     ) -> Verdict {
+        if let (Self::Instants(instants), TripPolicy::Custom(_), true) =
+            (&mut *self, config.trip(), sample.failed)
+        {
+            let mut seen = instants.clone();
+            seen.add(config.lookback().unwrap_or_default(), CUSTOM_FAILURES, now);
+            let verdict = ask_rule(config, seen.as_slice(), now);
+            *instants = seen;
+            return verdict;
+        }
+        self.remember(sample, config, now);
+        self.judge(sample, config, now)
+    }
+
+    /// Counts one call, and evaluates nothing.
+    pub(super) fn remember(&mut self, sample: Sample, config: &BreakerConfig, now: Timestamp) {
+        let within = config.lookback().unwrap_or_default();
         match self {
-            Self::Run(run) => {
-                run.add(sample.failed, now);
-                Verdict::trip_if(run.length() >= trip_length(config))
+            Self::Run(run) => run.add(sample.failed, now),
+            Self::Instants(instants) if sample.failed => {
+                let most = match config.trip() {
+                    TripPolicy::Custom(_) => CUSTOM_FAILURES,
+                    _ => to_usize(trip_length(config)),
+                };
+                instants.add(within, most, now);
             }
-            Self::Instants(instants) if !sample.failed => {
+            Self::Instants(instants) => {
                 if config.success_forgets() {
                     instants.clear();
                 }
-                Verdict::Stay
             }
-            Self::Instants(instants) => {
-                let within = config.lookback().unwrap_or_default();
-                if let TripPolicy::Custom(rule) = config.trip() {
-                    let mut seen = instants.clone();
-                    seen.add(within, CUSTOM_FAILURES, now);
-                    let trips = caught(|| rule.trips(seen.as_slice(), now));
-                    *instants = seen;
-                    return trips.map_or(Verdict::RulePanicked, Verdict::trip_if);
-                }
-                let most = to_usize(trip_length(config));
-                instants.add(within, most, now);
-                Verdict::trip_if(instants.len() >= most)
-            }
-            Self::Calls(calls) => {
-                calls.add(sample, window_calls(config), now);
-                Verdict::trip_if(self.rate_is_reached(config, now))
-            }
-            Self::Buckets(buckets) => {
-                buckets.add(sample, config.lookback().unwrap_or_default(), now);
-                Verdict::trip_if(self.rate_is_reached(config, now))
-            }
+            Self::Calls(calls) => calls.add(sample, window_calls(config), now),
+            Self::Buckets(buckets) => buckets.add(sample, within, now),
         }
+    }
+
+    /// Evaluates a built-in policy after a sample was counted.
+    pub(super) fn judge(&self, sample: Sample, config: &BreakerConfig, now: Timestamp) -> Verdict {
+        Verdict::trip_if(match self {
+            Self::Run(run) => sample.failed && run.length() >= trip_length(config),
+            Self::Instants(instants) => {
+                sample.failed && instants.len() >= to_usize(trip_length(config))
+            }
+            Self::Calls(_) | Self::Buckets(_) => self.rate_is_reached(config, now),
+        })
     }
 
     /// Counts `batch` successes that came one after another, none of them slow, as if each had been
@@ -184,6 +197,44 @@ impl Memory {
         };
         let counts = self.counts(config, now);
         counts.samples >= (*minimum_calls).into() && reaches(config, counts, counts.samples)
+    }
+
+    /// How many samples are kept one by one; `None` where they are added up, or kept by their places.
+    pub(super) fn kept(&self) -> Option<usize> {
+        match self {
+            Self::Instants(instants) => Some(instants.len()),
+            Self::Calls(_) => Some(usize::MAX),
+            Self::Run(_) | Self::Buckets(_) => None,
+        }
+    }
+
+    /// The place of the newest call in a window of calls, and 0 in others.
+    pub(super) fn place(&self) -> u64 {
+        match self {
+            Self::Calls(calls) => calls.places().1,
+            Self::Run(_) | Self::Instants(_) | Self::Buckets(_) => 0,
+        }
+    }
+
+    /// The place of the oldest call in a window of calls, and 0 in others.
+    pub(super) fn first_place(&self) -> u64 {
+        match self {
+            Self::Calls(calls) => calls.places().0,
+            Self::Run(_) | Self::Instants(_) | Self::Buckets(_) => 0,
+        }
+    }
+
+    /// Whether it is of the kind that the policy keeps.
+    pub(super) fn suits(&self, config: &BreakerConfig) -> bool {
+        discriminant(self) == discriminant(&Self::new(config))
+    }
+
+    /// The failures that are not too old, for a policy that keeps their instants.
+    pub(super) fn instants(&self, config: &BreakerConfig, now: Timestamp) -> Vec<Timestamp> {
+        match self {
+            Self::Instants(instants) => instants.young(config.lookback().unwrap_or_default(), now),
+            Self::Run(_) | Self::Calls(_) | Self::Buckets(_) => Vec::new(),
+        }
     }
 
     /// What is in the window at `now`.
@@ -249,6 +300,17 @@ impl Memory {
             }
             (empty, _) => empty,
         }
+    }
+}
+
+/// Asks a custom rule, which is code of the user's; other policies say "stay".
+pub(super) fn ask_rule(config: &BreakerConfig, failures: &[Timestamp], now: Timestamp) -> Verdict {
+    match config.trip() {
+        TripPolicy::Custom(rule) => {
+            let trips = caught(|| rule.trips(failures, now));
+            trips.map_or(Verdict::RulePanicked, Verdict::trip_if)
+        }
+        _ => Verdict::Stay,
     }
 }
 

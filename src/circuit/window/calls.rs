@@ -42,6 +42,12 @@ impl LastCalls {
         }
     }
 
+    /// The places of the oldest and of the newest call in the window.
+    pub(super) fn places(&self) -> (u64, u64) {
+        let before = self.seen.saturating_sub(self.samples);
+        (before.saturating_add(1), self.seen)
+    }
+
     pub(super) fn counts(&self) -> Counts {
         Counts {
             failures: super::length(self.failures.len()),

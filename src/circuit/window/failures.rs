@@ -69,6 +69,11 @@ impl Instants {
         young.count()
     }
 
+    pub(super) fn young(&self, within: Duration, now: Timestamp) -> Vec<Timestamp> {
+        let young = self.0.iter().filter(|at| !at.is_over(within, now));
+        young.copied().collect()
+    }
+
     pub(super) fn newest(&self) -> Option<Timestamp> {
         self.0.back().copied()
     }

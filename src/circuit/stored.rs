@@ -1,0 +1,498 @@
+//! A shared record as a store keeps it: a circuit, with what only sharing needs, and the steps on it.
+//! The scripts of the store in Redis do the same; `tests/redis_rules.rs` compares them (R34).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::order::OrderKind;
+use super::permit::SlotId;
+use super::record::Phase;
+use super::shared::{
+    Action, Answer, CallId, Forced, ProbeEnding, Sample, SharedPhase, SharedProbe, SharedRecord,
+    Step, View,
+};
+use super::window::{Memory, Verdict};
+use super::{Circuit, Ending, Lifetime, Permit, Record, Transition, window};
+use crate::clock::Timestamp;
+use crate::config::BreakerConfig;
+use crate::outcome::Outcome;
+use crate::policy::TripPolicy;
+
+/// How many names of samples are remembered at most where the window does not say.
+const NAMES: usize = 128;
+
+/// A shared record.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    circuit: Circuit,
+    revision: u64,
+    /// Whose slots are whose.
+    probes: Vec<(SlotId, CallId)>,
+    /// The failed and slow samples of the window, oldest first, so that one that comes twice counts once;
+    /// each with its place among the calls, where the window counts calls.
+    counted: VecDeque<(CallId, u64)>,
+    /// Which processes reported failures of the window, and when each did last.
+    reporters: BTreeMap<u64, Timestamp>,
+    last: Option<Transition>,
+    /// `None`: until an order is lifted.
+    kept_until: Option<Timestamp>,
+}
+
+/// What a step on a record did, for a store.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) view: View,
+    /// Whether the other processes are to be told.
+    pub(crate) is_news: bool,
+}
+
+impl Stored {
+    fn new(config: &BreakerConfig) -> Self {
+        let record = Record {
+            phase: Phase::Closed(Memory::new(config)),
+            epoch: 0,
+            attempt: 0,
+            newest: Timestamp::ZERO,
+        };
+        let random = Arc::new(|| 0.0);
+        Self {
+            circuit: Circuit::from_record(config.clone(), random, record),
+            revision: 0,
+            probes: Vec::new(),
+            counted: VecDeque::new(),
+            reporters: BTreeMap::new(),
+            last: None,
+            kept_until: None,
+        }
+    }
+
+    /// Makes a step on what is kept, by the settings of whoever asks for it.
+    pub(crate) fn step(kept: &mut Option<Self>, config: &BreakerConfig, step: &Step) -> Done {
+        let present = kept.as_ref().filter(|kept| !kept.is_over(step.now));
+        let remembered = present.is_some_and(Self::remembers);
+        let mut next = present.cloned().unwrap_or_else(|| Self::new(config));
+        next.obey(config, step);
+        let before = next.version();
+        let (answer, writes) = next.decide(before, step);
+        let mut transitions = Vec::new();
+        while let Some(transition) = next.circuit.pop_transition() {
+            next.last = Some(transition.clone());
+            transitions.push(transition);
+        }
+        let mut is_news = false;
+        if writes {
+            let changed = present.map_or(0, Self::version) != next.version();
+            next.revision = if changed {
+                0
+            } else {
+                next.revision.saturating_add(1)
+            };
+            if changed {
+                next.forget();
+            }
+            is_news = changed || !next.is_closed() || remembered != next.remembers();
+            let now = step.now.max(next.circuit.record.newest);
+            *kept = next.keep(now).then(|| next.clone());
+        } else {
+            transitions.clear();
+        }
+        let view = View {
+            answer,
+            record: next.share(step.now),
+            transitions,
+            corrupt: false,
+        };
+        Done { view, is_news }
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.kept_until.is_some_and(|end| end <= now)
+    }
+
+    fn version(&self) -> u64 {
+        self.circuit.record.epoch
+    }
+
+    fn is_closed(&self) -> bool {
+        self.circuit.record.phase.memory().is_some()
+    }
+
+    fn remembers(&self) -> bool {
+        let memory = self.circuit.record.phase.memory();
+        memory.is_some_and(|memory| memory.newest().is_some())
+    }
+
+    /// Goes on under the settings of a step, whose time may end an order or a ramp-up first. What is kept
+    /// for a policy of another kind is of no use; a break that is too long for them is cut (R3).
+    fn obey(&mut self, config: &BreakerConfig, step: &Step) {
+        let circuit = &mut self.circuit;
+        circuit.config = config.clone();
+        let random = step.random;
+        circuit.random = Arc::new(move || random);
+        circuit
+            .sharing
+            .number_from(step.version.saturating_add(1), step.now);
+        if let Some(memory) = circuit.record.phase.memory_mut()
+            && !memory.suits(config)
+        {
+            *memory = Memory::new(config);
+            self.counted.clear();
+            self.reporters.clear();
+        }
+        let now = step.now.max(circuit.record.newest);
+        circuit.cap_break(now);
+        circuit.advance(step.now);
+    }
+
+    /// Does what is asked for; tells whether it is to be kept.
+    fn decide(&mut self, version: u64, step: &Step) -> (Answer, bool) {
+        let now = step.now;
+        if let Action::Look = step.action {
+            return (Answer::Done, false);
+        }
+        if let Action::Offer { record } = &step.action {
+            if version >= record.version {
+                return (Answer::Stale, false);
+            }
+            self.take_over(record, now);
+            return (Answer::Done, true);
+        }
+        let starts = matches!(
+            step.action,
+            Action::Record { .. } | Action::Force { .. } | Action::Release | Action::Reset
+        );
+        // A record that remembers no change is closed, and so is whoever has seen one close and vanish.
+        if step.version != version && !(version == 0 && starts) {
+            return (Answer::Stale, false);
+        }
+        match &step.action {
+            Action::Look | Action::Offer { .. } => (Answer::Done, false),
+            Action::Acquire { call, lease } => self.acquire(*call, *lease, now),
+            Action::Record {
+                call,
+                successes,
+                sample,
+            } => self.record(*call, *successes, *sample, step),
+            Action::Settle { call, ending } => self.settle(*call, *ending, now),
+            Action::Trip => self.trip(now),
+            Action::Force { kind, ttl, reason } => {
+                let kind = OrderKind::from(*kind);
+                // The ttl was looked at by whoever was given the order.
+                let valid = self.circuit.force(kind, *ttl, Arc::clone(reason), now);
+                (Answer::Done, valid.is_ok())
+            }
+            Action::Release => {
+                let lifts = matches!(self.circuit.record.phase, Phase::Forced(_));
+                self.circuit.release(now);
+                (Answer::Done, lifts)
+            }
+            Action::Reset => {
+                self.circuit.reset(now);
+                (Answer::Done, true)
+            }
+        }
+    }
+
+    fn acquire(&mut self, call: CallId, lease: Duration, now: Timestamp) -> (Answer, bool) {
+        let now = self.circuit.begin(now);
+        if self.circuit.refusal(now).is_some() {
+            return (Answer::Refused, false);
+        }
+        // Calls of a closed circuit take nothing from it; who of them goes in a ramp-up, each process draws.
+        if !matches!(
+            self.circuit.record.phase,
+            Phase::Open { .. } | Phase::HalfOpen { .. }
+        ) {
+            return (Answer::Done, false);
+        }
+        let permit = self.circuit.admit(lease, now);
+        if let Some(slot) = permit.slot {
+            self.probes.push((slot, call));
+        }
+        (Answer::Done, true)
+    }
+
+    fn record(
+        &mut self,
+        call: CallId,
+        successes: u64,
+        sample: Option<Sample>,
+        step: &Step,
+    ) -> (Answer, bool) {
+        if !self.is_closed() {
+            return (Answer::Stale, false);
+        }
+        if sample.is_some() && self.counted.iter().any(|(known, _)| *known == call) {
+            return (Answer::Known, false);
+        }
+        let now = self.circuit.begin(step.now);
+        self.circuit.record.newest = now;
+        let epoch = self.version();
+        if let Some(lookback) = self.circuit.config.lookback() {
+            self.reporters.retain(|_, at| !at.is_over(lookback, now));
+        }
+        if sample.is_some_and(|sample| sample.failed) {
+            self.reporters.insert(call.process, now);
+        }
+        let reporters = u32::try_from(self.reporters.len()).unwrap_or(u32::MAX);
+        let may_trip = reporters >= step.min_reporters;
+        self.circuit.count_successes(successes, may_trip, now);
+        // Those successes may have tripped it; what ended after them is late then.
+        if let Some(sample) = sample
+            && self.version() == epoch
+        {
+            self.circuit
+                .count_sample(sample.failed, sample.slow, may_trip, now);
+            self.name(call, sample);
+        }
+        (Answer::Done, true)
+    }
+
+    /// Remembers the name of a sample for as long as the window does.
+    fn name(&mut self, call: CallId, sample: Sample) {
+        let Some(memory) = self.circuit.record.phase.memory() else {
+            return;
+        };
+        if sample.failed || sample.slow {
+            self.counted.push_back((call, memory.place()));
+        } else if self.circuit.config.success_forgets() {
+            self.counted.clear();
+            self.reporters.clear();
+        }
+        let (most, first) = (memory.kept().unwrap_or(NAMES), memory.first_place());
+        while let Some((_, place)) = self.counted.front()
+            && (self.counted.len() > most || *place < first)
+        {
+            self.counted.pop_front();
+        }
+    }
+
+    fn settle(&mut self, call: CallId, ending: ProbeEnding, now: Timestamp) -> (Answer, bool) {
+        if !matches!(self.circuit.record.phase, Phase::HalfOpen { .. }) {
+            return (Answer::Stale, false);
+        }
+        let own = self.probes.iter().find(|(_, probe)| *probe == call);
+        // A slot that was passed on: the vote counts, and frees nothing (R16).
+        let slot = own.map_or(SlotId::MAX, |(slot, _)| *slot);
+        let permit = Permit {
+            epoch: self.version(),
+            admitted: Timestamp::MAX,
+            slot: Some(slot),
+        };
+        let outcome = |outcome| Ending::Outcome {
+            outcome,
+            slow: false,
+        };
+        let ending = match ending {
+            ProbeEnding::Success => outcome(Outcome::Success),
+            ProbeEnding::Failure => outcome(Outcome::Failure),
+            ProbeEnding::Ignored => outcome(Outcome::Ignored),
+            ProbeEnding::Gone => Ending::Gone,
+        };
+        self.circuit.end(permit, ending, now);
+        (Answer::Done, true)
+    }
+
+    fn trip(&mut self, now: Timestamp) -> (Answer, bool) {
+        if !self.is_closed() {
+            return (Answer::Stale, false);
+        }
+        let now = self.circuit.begin(now);
+        self.circuit.record.newest = now;
+        self.circuit.act_on(Verdict::Trip, now);
+        (Answer::Done, true)
+    }
+
+    /// Takes over what a process remembers, as another process would (R3, R29), but for probes: their names
+    /// hold everywhere.
+    fn take_over(&mut self, offered: &SharedRecord, now: Timestamp) {
+        let newest = offered.newest.min(now).max(self.circuit.record.newest);
+        let longest = newest + self.circuit.config.longest_break();
+        self.probes.clear();
+        let phase = match &offered.phase {
+            SharedPhase::Closed { ramping_since, .. } => {
+                let memory = Memory::new(&self.circuit.config);
+                match ramping_since.filter(|_| self.circuit.config.ramp_up().is_some()) {
+                    Some(since) => Phase::Ramping {
+                        since: since.min(newest),
+                        memory,
+                    },
+                    None => Phase::Closed(memory),
+                }
+            }
+            SharedPhase::Open { until } => Phase::Open {
+                until: (*until).min(longest),
+            },
+            SharedPhase::HalfOpen {
+                due,
+                probes,
+                successes,
+                inconclusive,
+            } => {
+                let mut round = super::probe::Round::voted(*successes, *inconclusive);
+                for probe in probes {
+                    let slot = self.circuit.next_slot;
+                    self.circuit.next_slot = slot.saturating_add(1);
+                    self.probes.push((slot, probe.call));
+                    round.seat(slot, probe.lease_end);
+                }
+                Phase::HalfOpen {
+                    due: (*due).min(longest),
+                    round,
+                }
+            }
+            SharedPhase::Forced {
+                kind,
+                until,
+                reason,
+            } => Phase::Forced(super::order::Order {
+                kind: (*kind).into(),
+                until: *until,
+                reason: Arc::clone(reason),
+            }),
+        };
+        self.circuit.record = Record {
+            phase,
+            epoch: offered.version,
+            attempt: offered.attempt,
+            newest,
+        };
+        self.last.clone_from(&offered.last);
+    }
+
+    /// What belonged to the state before.
+    fn forget(&mut self) {
+        self.counted.clear();
+        self.reporters.clear();
+        if !matches!(self.circuit.record.phase, Phase::HalfOpen { .. }) {
+            self.probes.clear();
+        }
+    }
+
+    /// Derives for how long it is kept (R31); `false`: not at all. That a change closed it is remembered for
+    /// a while, so that what was written before the change is known to be late.
+    fn keep(&mut self, now: Timestamp) -> bool {
+        if let Phase::HalfOpen { round, .. } = &self.circuit.record.phase {
+            self.probes
+                .retain(|(slot, _)| round.slots().any(|(held, _)| held == *slot));
+        }
+        self.kept_until = match self.circuit.lifetime(now) {
+            Lifetime::Forever => None,
+            Lifetime::For(rest) => Some(now + rest),
+            Lifetime::None if self.version() == 0 => return false,
+            Lifetime::None => Some(now + self.circuit.config.margin()),
+        };
+        true
+    }
+
+    /// What others have to know.
+    fn share(&self, now: Timestamp) -> SharedRecord {
+        let Record {
+            phase,
+            epoch,
+            attempt,
+            newest,
+        } = &self.circuit.record;
+        SharedRecord {
+            version: *epoch,
+            revision: self.revision,
+            attempt: *attempt,
+            newest: *newest,
+            phase: match phase {
+                Phase::Closed(memory) => self.share_closed(memory, None, now),
+                Phase::Ramping { since, memory } => self.share_closed(memory, Some(*since), now),
+                Phase::Open { until } => SharedPhase::Open { until: *until },
+                Phase::HalfOpen { due, round } => {
+                    let named = |slot| self.probes.iter().find(|(own, _)| *own == slot);
+                    let mut probes: Vec<_> = round
+                        .slots()
+                        .filter_map(|(slot, end)| Some(SharedProbe::new(named(slot)?.1, end)))
+                        .collect();
+                    probes.sort_unstable_by_key(|probe| (probe.lease_end, probe.call));
+                    SharedPhase::HalfOpen {
+                        due: *due,
+                        probes,
+                        successes: round.successes(),
+                        inconclusive: round.inconclusive(),
+                    }
+                }
+                Phase::Forced(order) => SharedPhase::Forced {
+                    kind: order.kind.into(),
+                    until: order.until,
+                    reason: Arc::clone(&order.reason),
+                },
+            },
+            last: self.last.clone(),
+        }
+    }
+
+    fn share_closed(
+        &self,
+        memory: &Memory,
+        ramping_since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> SharedPhase {
+        let failures = match self.circuit.config.trip() {
+            TripPolicy::Custom(_) => memory.instants(&self.circuit.config, now),
+            _ => Vec::new(),
+        };
+        SharedPhase::Closed {
+            remembers: memory.newest().is_some(),
+            failures,
+            ramping_since,
+        }
+    }
+}
+
+impl Circuit {
+    /// Counts successes that came one after another; whether they may trip is not for it to say.
+    fn count_successes(&mut self, batch: u64, may_trip: bool, now: Timestamp) {
+        if batch == 0 {
+            return;
+        }
+        if let Some(memory) = self.record.phase.memory_mut() {
+            let verdict = memory.add_successes(batch, &self.config, now);
+            if may_trip {
+                self.act_on(verdict, now);
+            }
+        }
+    }
+
+    /// Counts one call of a closed circuit; whether it may trip is not for it to say, and a custom rule is
+    /// not asked.
+    pub(super) fn count_sample(
+        &mut self,
+        failed: bool,
+        slow: bool,
+        may_trip: bool,
+        now: Timestamp,
+    ) {
+        let sample = window::Sample { failed, slow };
+        if let Some(memory) = self.record.phase.memory_mut() {
+            memory.remember(sample, &self.config, now);
+            if may_trip {
+                let verdict = memory.judge(sample, &self.config, now);
+                self.act_on(verdict, now);
+            }
+        }
+    }
+}
+
+impl From<Forced> for OrderKind {
+    fn from(kind: Forced) -> Self {
+        match kind {
+            Forced::Open => Self::Open,
+            Forced::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<OrderKind> for Forced {
+    fn from(kind: OrderKind) -> Self {
+        match kind {
+            OrderKind::Open => Self::Open,
+            OrderKind::Closed => Self::Closed,
+        }
+    }
+}
