@@ -3,6 +3,7 @@
 
 mod dropped;
 mod feed;
+mod store;
 mod subscribers;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::clock::Timestamp;
 pub use dropped::{DropReason, HeldDropped};
 pub(crate) use feed::FeedSender;
 pub use feed::{Lagged, Transitions};
+pub use store::StoreEvent;
 pub(crate) use subscribers::{Subscribers, alive};
 
 /// A breaker's state changed: the message that subscribers get (R25).

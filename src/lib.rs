@@ -120,14 +120,14 @@ pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record}
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, RampUp};
 pub use error::{AskError, CallError, CreateError, Rejected, TellError};
-pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
+pub use event::{DropReason, HeldDropped, Lagged, StateChanged, StoreEvent, Transitions};
 pub use family::{Family, FamilyCall};
 pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
-pub use store::{MemoryStore, Store, StoreError};
+pub use store::{Consistency, MemoryStore, Store, StoreError};
 pub use supervisor::{
     BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, Exported, GaveUp, RefusedRecord,
     RestartPolicy, RestoreError,

@@ -11,12 +11,13 @@ use tokio::sync::oneshot;
 
 use crate::actor::{HeldCounts, MemberMailbox, Parcel};
 use crate::caught::Quiet;
-use crate::circuit::{self, Permit, Record};
+use crate::circuit::{self, Permit, Record, Ticket};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, HeldDropped, StateChanged};
 use crate::gate::{End, Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
+use crate::store::View;
 
 /// An ask that the breaker makes itself, in every state: it admits it, sends it to the target from a
 /// task of its own, settles it and passes the reply on.
@@ -355,6 +356,25 @@ pub(crate) struct Settle {
     pub(crate) done: Option<oneshot::Sender<()>>,
     /// Bounds how many of these wait in the mailbox.
     pub(crate) _owed: Option<OnItsWay>,
+}
+
+/// What the store that a breaker shares its record through answers and tells.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) enum FromStore {
+    /// What became of a request; `None`: it is not known.
+    Answered {
+        ticket: Ticket,
+        view: Option<Box<View>>,
+    },
+    /// Another process changed the record.
+    Heard(Box<View>),
+    /// The store is there, and its time is so many microseconds ahead.
+    Joined { ahead: i64 },
+    /// It is not there any more.
+    Cut,
+    /// Changes may have been missed.
+    Refresh,
 }
 
 /// Asks for leave to make one call outside the actor.

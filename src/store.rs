@@ -50,6 +50,38 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn changes(&self) -> BoxStream<'static, Change>;
 }
 
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn step(
+        &self,
+        breaker: &Arc<str>,
+        config: &BreakerConfig,
+        step: Step,
+    ) -> BoxFuture<'static, Result<View, StoreError>> {
+        (**self).step(breaker, config, step)
+    }
+
+    fn contact(&self) -> BoxFuture<'static, Result<Option<Timestamp>, StoreError>> {
+        (**self).contact()
+    }
+
+    fn changes(&self) -> BoxStream<'static, Change> {
+        (**self).changes()
+    }
+}
+
+/// When breakers ask the store that they share their records through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// At failures and for probes: while calls succeed, nothing is asked. Of what other processes change, a
+    /// breaker is told.
+    #[default]
+    Eventual,
+    /// Before every call as well, as systems do that keep no state of their own. Each call takes a round trip
+    /// longer.
+    Strict,
+}
+
 /// What a store tells of its records.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -5,9 +5,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use actix::{Addr, Context, Handler, MailboxError, Message, ResponseFuture};
+use tokio::sync::oneshot;
 
 use super::BreakerActor;
 use super::outbox::{Order, Told};
+use super::replica::Answered;
 use crate::breaker::{Stopwatch, judge, settle};
 use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::{self, Circuit, Permit, Record, Refused};
@@ -65,8 +67,9 @@ impl Handler<Settle> for BreakerActor {
             _owed,
         } = message;
         self.timers.note_samples(true);
+        let asked = self.circuit.newest_ticket();
         let ((), outbox) = self.step_by(ctx, |actor, now| actor.end(permit, end, now));
-        if let Some(done) = done {
+        if let Some(done) = done.and_then(|done| self.keep_receipt(asked, done)) {
             // A caller that went away does not wait for it, and one whose waker panics ends nobody else.
             quietly(|| _ = done.send(()));
         }
@@ -75,12 +78,33 @@ impl Handler<Settle> for BreakerActor {
 }
 
 impl Handler<Acquire> for BreakerActor {
-    type Result = Told<Result<Grant, Rejected>>;
+    type Result = Answered<Result<Grant, Rejected>>;
 
     fn handle(&mut self, message: Acquire, ctx: &mut Context<Self>) -> Self::Result {
+        if !self.needs_leave() {
+            return Answered::Now(self.acquire(message, ctx));
+        }
+        let (granted, answer) = oneshot::channel();
+        self.park(message.call_timeout, ctx, |actor, ctx| {
+            let Told { answer, outbox } = actor.acquire(message, ctx);
+            // Who went away meanwhile leaves a probe that gives its slot back.
+            quietly(|| drop(granted.send(answer)));
+            outbox.deliver();
+        });
+        Answered::Later(answer)
+    }
+}
+
+impl BreakerActor {
+    fn acquire(
+        &mut self,
+        message: Acquire,
+        ctx: &mut Context<Self>,
+    ) -> Told<Result<Grant, Rejected>> {
         let (admitted, outbox) = self.step(ctx, |circuit, now| {
             circuit.try_acquire_for(message.call_timeout, now)
         });
+        drop(message);
         let answer = match admitted {
             Ok(permit) if permit.is_probe() => Ok(Grant::Probe(self.gate.hold(permit))),
             Ok(permit) => Ok(Grant::Closed(permit)),
@@ -97,11 +121,36 @@ where
 {
     type Result = ResponseFuture<Result<M::Result, AskError>>;
 
-    fn handle(&mut self, mut ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
-        drop(ask.question.take());
+    fn handle(&mut self, ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
         let call_timeout = ask
             .call_timeout
             .unwrap_or_else(|| self.circuit.config().call_timeout());
+        if !self.needs_leave() {
+            return self.mediate(ask, call_timeout, ctx);
+        }
+        let (sent, reply) = oneshot::channel();
+        self.park(call_timeout, ctx, move |actor, ctx| {
+            let asked = actor.mediate(ask, call_timeout, ctx);
+            // In a task of its own: the probe outlives who asked (R10).
+            actix::spawn(async move { drop(sent.send(asked.await)) });
+        });
+        Box::pin(async move { reply.await.unwrap_or(Err(AskError::Closed)) })
+    }
+}
+
+impl BreakerActor {
+    /// Makes an ask in the breaker's care, if it is admitted.
+    fn mediate<M>(
+        &mut self,
+        mut ask: Ask<M>,
+        call_timeout: Duration,
+        ctx: &mut Context<Self>,
+    ) -> ResponseFuture<Result<M::Result, AskError>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        drop(ask.question.take());
         let (admitted, outbox) = self.step(ctx, |circuit, now| {
             circuit.try_acquire_for(call_timeout, now)
         });

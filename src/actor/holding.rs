@@ -77,6 +77,11 @@ impl Holding {
         self.queue.len()
     }
 
+    /// How many wait, or were not looked at yet.
+    pub(super) fn in_care(&self) -> usize {
+        self.queue.len().saturating_add(self.arrivals.len())
+    }
+
     pub(super) fn counts(&self) -> HeldCounts {
         self.counts
     }
@@ -109,7 +114,10 @@ impl Holding {
         self.policy = round.circuit.config().hold().or(self.policy);
         self.expire(round);
         let turn = self.release(round);
-        while let Some(parcel) = self.arrivals.pop_front() {
+        // What needs the store's leave stays where it is until there is an answer.
+        while !round.circuit.needs_leave(round.now)
+            && let Some(parcel) = self.arrivals.pop_front()
+        {
             self.arrive(parcel, round);
         }
         let over = self

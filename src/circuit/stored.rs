@@ -447,7 +447,7 @@ impl Stored {
 
 impl Circuit {
     /// Counts successes that came one after another; whether they may trip is not for it to say.
-    fn count_successes(&mut self, batch: u64, may_trip: bool, now: Timestamp) {
+    pub(super) fn count_successes(&mut self, batch: u64, may_trip: bool, now: Timestamp) {
         if batch == 0 {
             return;
         }
