@@ -21,10 +21,13 @@
 //! keeps the others out of it until it has recovered, or the store's record changes.
 
 mod requests;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::order::OrderKind;
 use super::permit::SlotId;
 use super::record::Phase;
 use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Step, View};
@@ -51,6 +54,8 @@ pub(super) struct Replica {
     ahead: i64,
     version: u64,
     revision: u64,
+    /// The newest request when that was learned: what is answered to a later one is the truth.
+    learned: Ticket,
     /// Whether the shared record remembers samples, which a success may have to make it forget.
     remembers: bool,
     /// Whether it tripped by itself while the others go on.
@@ -72,6 +77,17 @@ enum Leave {
     Probe(SlotId),
     /// To make one call while closed; asked for where the store is asked first.
     Pass,
+}
+
+/// Where a view of the record comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The store answered a request that was made with all that is known.
+    Answer,
+    /// It answered one that was made before something else was learned, and may be the older news.
+    Overtaken,
+    /// It told of a change: older news, too, if it took longer than another.
+    Told,
 }
 
 impl Replica {
@@ -105,9 +121,15 @@ impl Replica {
         self.begin_anew();
     }
 
+    /// Takes note of a revision, and of when it was learned.
+    fn learn(&mut self, revision: u64) {
+        self.revision = revision;
+        self.learned = self.requests.newest();
+    }
+
     /// Forgets what belonged to the state before.
     fn begin_anew(&mut self) {
-        self.revision = 0;
+        self.learn(0);
         self.remembers = false;
         self.leaves.clear();
         self.successes = 0;
@@ -143,6 +165,7 @@ impl Circuit {
             ahead: terms.ahead,
             version,
             revision: 0,
+            learned: 0,
             remembers: false,
             alone: false,
             leaves: Vec::new(),
@@ -203,7 +226,7 @@ impl Circuit {
         let now = self.begin(now);
         if let Some(replica) = self.sharing.replica() {
             let view = view.moved(replica.ahead.saturating_neg());
-            self.take_over(&view, now);
+            self.take_over(&view, Source::Told, now);
         }
     }
 
@@ -253,6 +276,9 @@ impl Circuit {
         match &self.record.phase {
             Phase::Open { .. } | Phase::HalfOpen { .. } => self.refusal(now).is_none(),
             Phase::Closed(_) | Phase::Ramping { .. } => replica.terms.strict,
+            Phase::Forced(order) if order.is_over(now) => {
+                order.kind == OrderKind::Open || replica.terms.strict
+            }
             Phase::Forced(_) => false,
         }
     }
@@ -308,9 +334,14 @@ impl Circuit {
         })
     }
 
-    /// Whether what the circuit remembers decides, and no store.
+    /// Whether the store decides what all processes have to agree on.
     pub(super) fn is_led(&self) -> bool {
         self.sharing.replica().is_some_and(Replica::is_led)
+    }
+
+    /// Whether it tripped by itself while the others go on.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.sharing.replica().is_some_and(|replica| replica.alone)
     }
 }
 
@@ -486,6 +517,10 @@ impl Circuit {
         now: Timestamp,
     ) {
         let is_behind = view.record.version < self.shared_version();
+        let source = match self.sharing.replica() {
+            Some(replica) if ticket <= replica.learned => Source::Overtaken,
+            _ => Source::Answer,
+        };
         match pending {
             Pending::Order { tries } if view.answer == Answer::Stale && !is_behind => {
                 self.tell_order_again(step, tries, view, now);
@@ -496,12 +531,12 @@ impl Circuit {
                 if view.answer == Answer::Stale && is_behind =>
             {
                 self.decide_alone_once(pending, now);
-                self.take_over(view, now);
+                self.take_over(view, source, now);
                 return;
             }
             _ => {}
         }
-        self.take_over(view, now);
+        self.take_over(view, source, now);
         match pending {
             Pending::Look => self.record_again(),
             Pending::Leave(slot) if view.answer == Answer::Done => self.take_leave(slot, now),
@@ -509,6 +544,12 @@ impl Circuit {
                 if view.answer == Answer::Done && epoch == self.record.epoch =>
             {
                 self.judge_beside(ticket, sample, view, now);
+            }
+            // Too few others saw it: this process trips for itself.
+            Pending::Trip { epoch }
+                if view.answer == Answer::Refused && epoch == self.record.epoch =>
+            {
+                self.act_on(Verdict::Trip, now);
             }
             Pending::Sample { .. }
             | Pending::Probe { .. }
@@ -578,7 +619,7 @@ impl Circuit {
     /// An order stands here, and something else was faster there: it is told again, on top of that.
     fn tell_order_again(&mut self, step: Step, tries: u32, view: &View, now: Timestamp) {
         if tries >= ORDER_TRIES {
-            self.take_over(view, now);
+            self.take_over(view, Source::Answer, now);
             return;
         }
         if let Some(replica) = self.sharing.replica_mut() {

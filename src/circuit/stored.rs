@@ -83,11 +83,9 @@ impl Stored {
         let mut is_news = false;
         if writes {
             let changed = present.map_or(0, Self::version) != next.version();
-            next.revision = if changed {
-                0
-            } else {
-                next.revision.saturating_add(1)
-            };
+            // By the time, so that they also grow where a record was lost and given back.
+            let now = step.now.as_micros();
+            next.revision = next.revision.saturating_add(1).max(now);
             if changed {
                 next.forget();
             }
@@ -110,7 +108,7 @@ impl Stored {
         self.kept_until.is_some_and(|end| end <= now)
     }
 
-    fn version(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         self.circuit.record.epoch
     }
 
@@ -175,7 +173,7 @@ impl Stored {
                 sample,
             } => self.record(*call, *successes, *sample, step),
             Action::Settle { call, ending } => self.settle(*call, *ending, now),
-            Action::Trip => self.trip(now),
+            Action::Trip => self.trip(step.min_reporters, now),
             Action::Force { kind, ttl, reason } => {
                 let kind = OrderKind::from(*kind);
                 // The ttl was looked at by whoever was given the order.
@@ -235,8 +233,7 @@ impl Stored {
         if sample.is_some_and(|sample| sample.failed) {
             self.reporters.insert(call.process, now);
         }
-        let reporters = u32::try_from(self.reporters.len()).unwrap_or(u32::MAX);
-        let may_trip = reporters >= step.min_reporters;
+        let may_trip = self.reporters() >= step.min_reporters;
         self.circuit.count_successes(successes, may_trip, now);
         // Those successes may have tripped it; what ended after them is late then.
         if let Some(sample) = sample
@@ -247,6 +244,10 @@ impl Stored {
             self.name(call, sample);
         }
         (Answer::Done, true)
+    }
+
+    fn reporters(&self) -> u32 {
+        u32::try_from(self.reporters.len()).unwrap_or(u32::MAX)
     }
 
     /// Remembers the name of a sample for as long as the window does.
@@ -294,9 +295,12 @@ impl Stored {
         (Answer::Done, true)
     }
 
-    fn trip(&mut self, now: Timestamp) -> (Answer, bool) {
+    fn trip(&mut self, min_reporters: u32, now: Timestamp) -> (Answer, bool) {
         if !self.is_closed() {
             return (Answer::Stale, false);
+        }
+        if self.reporters() < min_reporters {
+            return (Answer::Refused, false);
         }
         let now = self.circuit.begin(now);
         self.circuit.record.newest = now;
@@ -387,7 +391,7 @@ impl Stored {
     }
 
     /// What others have to know.
-    fn share(&self, now: Timestamp) -> SharedRecord {
+    pub(super) fn share(&self, now: Timestamp) -> SharedRecord {
         let Record {
             phase,
             epoch,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Pending, moved};
+use super::{Pending, Source, moved};
 use crate::circuit::order::Order;
 use crate::circuit::permit::SlotId;
 use crate::circuit::probe::Round;
@@ -18,30 +18,42 @@ const FOREIGN: SlotId = 1 << 63;
 impl Circuit {
     /// Takes over what the store shows, if it is newer than what is known here; if it is older, offers what
     /// is known here.
-    pub(super) fn take_over(&mut self, view: &View, now: Timestamp) {
+    pub(super) fn take_over(&mut self, view: &View, source: Source, now: Timestamp) {
         let record = &view.record;
         let is_closed = self.record.phase.memory().is_some();
         let is_there = self.record.state() == record.phase.state();
         let Some(replica) = self.sharing.replica_mut() else {
             return;
         };
+        let is_truth = source == Source::Answer;
         if record.version < replica.version {
             if replica.alone || record.version == 0 && is_closed {
                 // That the record was closed once is all that was forgotten.
-                replica.version = record.version;
-                replica.revision = record.revision;
-                replica.remembers = remembers(record);
-            } else {
+                if is_truth {
+                    replica.version = record.version;
+                    replica.learn(record.revision);
+                    replica.remembers = remembers(record);
+                }
+            } else if source != Source::Overtaken {
                 self.offer(now);
             }
-        } else if record.version > replica.version || !is_there && !replica.alone {
+            return;
+        }
+        if record.version > replica.version {
             self.follow(view, now);
-        } else if record.revision > replica.revision {
-            replica.revision = record.revision;
-            replica.remembers = remembers(record);
-            if is_there && !replica.alone {
-                self.keep_up(record, now);
-            }
+            return;
+        }
+        if record.revision <= replica.revision && !is_truth {
+            return;
+        }
+        if !is_there && !replica.alone {
+            self.follow(view, now);
+            return;
+        }
+        replica.learn(record.revision);
+        replica.remembers = remembers(record);
+        if !replica.alone {
+            self.keep_up(record, now);
         }
     }
 
@@ -61,7 +73,6 @@ impl Circuit {
     fn follow(&mut self, view: &View, now: Timestamp) {
         let record = &view.record;
         let (from, to) = (self.record.state(), record.phase.state());
-        let epoch = record.version.max(next_epoch(self.record.epoch));
         let known = self.shared_version();
         let mut told: Vec<Transition> = view
             .transitions
@@ -77,14 +88,20 @@ impl Circuit {
                 told.push(self.missed(record, from, now));
             }
         }
-        if let Some(last) = told.last_mut() {
-            last.epoch = epoch;
+        // One's own epochs may be ahead, if the time at the store was not known at first.
+        let mut epoch = self.record.epoch;
+        for made in &mut told {
+            made.epoch = made.epoch.max(next_epoch(epoch));
+            epoch = made.epoch;
+        }
+        if told.is_empty() {
+            epoch = record.version.max(next_epoch(epoch));
         }
         if let Some(replica) = self.sharing.replica_mut() {
             replica.version = record.version;
             replica.alone = false;
             replica.begin_anew();
-            replica.revision = record.revision;
+            replica.learn(record.revision);
             replica.remembers = remembers(record);
         }
         let phase = self.phase_of(&record.phase, now);
