@@ -1,0 +1,51 @@
+//! A connection that sends exactly what it is told to, so that its commands can be told from those of others.
+//! What to send is left to the others here.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use redis::{Cmd, Parser, RedisResult, Value};
+
+use super::PATIENCE;
+
+pub(crate) struct Wire {
+    stream: TcpStream,
+    parser: Parser,
+}
+
+impl Wire {
+    /// Connects, and says the password where there is one.
+    pub(crate) fn connect(port: u16, password: Option<&str>) -> RedisResult<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut wire = Self {
+            stream,
+            parser: Parser::new(),
+        };
+        if let Some(password) = password {
+            wire.request(&["AUTH", password])?;
+        }
+        Ok(wire)
+    }
+
+    /// Where the server sees it come from.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.stream.local_addr().unwrap()
+    }
+
+    /// Sends a command and waits for the answer. An error of the server's is an error.
+    pub(crate) fn request(&mut self, words: &[&str]) -> RedisResult<Value> {
+        let mut command = Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        self.stream.write_all(&command.get_packed_command())?;
+        self.read()
+    }
+
+    /// Waits for the next of what the server sends.
+    pub(crate) fn read(&mut self) -> RedisResult<Value> {
+        self.parser.parse_value(&mut self.stream)?.extract_error()
+    }
+}
