@@ -339,13 +339,13 @@ fn proxy_swallows_replies() {
 #[test]
 fn proxy_closes_half() {
     let (server, proxy) = behind_a_proxy();
-    let mut connection = impatient(&proxy.url());
+    let mut connection = connect(&proxy.url());
     proxy.half_close(Side::Client);
     let ended = send(&mut connection, &["INCR", "a"]).unwrap_err();
     assert!(ended.is_connection_dropped(), "{ended}");
     wait_until(|| server.cli(&["GET", "a"]) == "1");
 
-    let mut connection = impatient(&proxy.url());
+    let mut connection = connect(&proxy.url());
     proxy.half_close(Side::Server);
     let ended = send(&mut connection, &["INCR", "a"]).unwrap_err();
     assert!(ended.is_connection_dropped(), "{ended}");
