@@ -12,6 +12,7 @@ mod servers;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redis::{Client, Cmd, Connection, RedisError, RedisResult, ServerErrorKind, cmd};
@@ -291,6 +292,24 @@ fn proxy_cuts_and_refuses() {
     wait_until(|| server.info("connected_clients") == "1");
     proxy.pass();
     assert_eq!(send(&mut connect(&proxy.url()), &["PING"]).unwrap(), "PONG");
+}
+
+// A process that is being started has a copy of all that is open.
+#[test]
+fn proxy_refuses_while_processes_are_started() {
+    let (_server, proxy) = behind_a_proxy();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| {
+            for _ in 0..200 {
+                Command::new("true").status().unwrap();
+            }
+        });
+        while !starting.is_finished() {
+            proxy.cut();
+            assert!(is_refused(proxy.port()));
+            proxy.pass();
+        }
+    });
 }
 
 #[test]

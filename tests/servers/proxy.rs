@@ -3,12 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::{PATIENCE, free_port};
+use super::{PATIENCE, free_port, wait_until};
 
 /// A proxy on loopback, which passes everything until it is told otherwise. An order is in force when its method
 /// returns, for connections there are and those to come. A connection of which bytes were lost is closed as soon as
@@ -166,25 +167,22 @@ impl Proxy {
         if mode == Mode::Cut {
             self.close();
         } else if self.door.lock().unwrap().is_none() {
-            let again = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port));
-            self.open(again.expect("nobody else uses the port"));
+            let mut again = None;
+            wait_until(|| {
+                again = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).ok();
+                again.is_some()
+            });
+            self.open(again.unwrap());
         }
     }
 
     fn open(&self, listener: TcpListener) {
         let shared = Arc::clone(&self.shared);
         let door = thread::spawn(move || {
-            for client in listener.incoming() {
-                let mut state = shared.lock();
-                if state.mode == Mode::Cut {
-                    return;
-                }
-                let Ok(client) = client else { continue };
-                shared.accepted.fetch_add(1, Ordering::SeqCst);
-                let shared = Arc::clone(&shared);
-                let link = thread::spawn(move || shared.join(client));
-                state.threads.push(link);
-            }
+            shared.take(&listener);
+            // Not only dropped: a process that is started at this moment has a copy, until it is itself.
+            let listener = TcpStream::from(OwnedFd::from(listener));
+            drop(listener.shutdown(Shutdown::Both));
         });
         *self.door.lock().unwrap() = Some(door);
     }
@@ -213,6 +211,22 @@ impl Drop for Proxy {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes clients until they are refused.
+    fn take(self: &Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            let mut state = self.lock();
+            if state.mode == Mode::Cut {
+                return;
+            }
+            let Ok(client) = client else { continue };
+            self.accepted.fetch_add(1, Ordering::SeqCst);
+            let shared = Arc::clone(self);
+            state
+                .threads
+                .push(thread::spawn(move || shared.join(client)));
+        }
     }
 
     /// Joins a client to the server, for as long as both or the mode want it.
