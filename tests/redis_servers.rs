@@ -141,6 +141,24 @@ fn dropped_server_is_gone_stopped_or_not() {
 }
 
 #[test]
+fn server_ends_with_a_process_that_aborts() {
+    let name = "server_ends_with_a_process_that_aborts";
+    if std::env::var_os(name).is_some() {
+        let server = Server::start();
+        server.stop();
+        eprintln!("{}", server.port());
+        std::process::abort();
+    }
+    let mut aborts = Command::new(std::env::current_exe().unwrap());
+    aborts.args(["--exact", "--nocapture", name]).env(name, "");
+    let said = aborts.output().unwrap().stderr;
+    let said = String::from_utf8(said).unwrap();
+    let port = said.lines().find_map(|line| line.parse().ok());
+    let port = port.unwrap_or_else(|| panic!("no port: {said}"));
+    wait_until(|| is_refused(port));
+}
+
+#[test]
 fn stopped_server_answers_once_it_goes_on() {
     let server = Server::start();
     let mut connection = impatient(&server.url());

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 /// The process, and our connection to it.
 #[derive(Default)]
 struct Running {
-    process: Option<Child>,
+    process: Option<Process>,
     wire: Option<Wire>,
     /// How many commands this process has had from us.
     commands: u64,
@@ -73,17 +73,17 @@ impl Server {
     /// Starts the process and waits until it answers. Its log, where it ends instead.
     fn run(&self) -> Result<(), String> {
         let log = self.folder.join("log");
-        let mut process = self.spawn(&log);
+        let mut process = Process::watched(self.spawn(&log), &self.folder);
         let patience = Patience::new();
         loop {
-            if process.try_wait().unwrap().is_some() {
+            if process.server.try_wait().unwrap().is_some() {
                 return Err(fs::read_to_string(&log).unwrap_or_default());
             }
             let mut running = Running::default();
             // On a port that was taken in between, somebody else may answer.
             let answer = self.ask(&mut running, &["INFO", "server"]);
             let id = answer.map(|info| field(&info, "process_id"));
-            if id.is_ok_and(|id| id.as_deref() == Some(&*process.id().to_string())) {
+            if id.is_ok_and(|id| id.as_deref() == Some(&*process.server.id().to_string())) {
                 running.process = Some(process);
                 *self.lock() = running;
                 return Ok(());
@@ -129,11 +129,7 @@ impl Server {
 
     /// Ends the process as a crash would, with SIGKILL. Nothing listens on the port when this returns.
     pub(crate) fn kill(&self) {
-        let Running { process, .. } = std::mem::take(&mut *self.lock());
-        if let Some(mut process) = process {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
+        drop(std::mem::take(&mut *self.lock()));
     }
 
     /// Starts again on the same port, with no keys, no scripts and counters at zero; kills what still runs. A node
@@ -164,7 +160,8 @@ impl Server {
     }
 
     fn id(&self) -> u32 {
-        self.lock().process.as_ref().expect("it runs").id()
+        let running = self.lock();
+        running.process.as_ref().expect("it runs").server.id()
     }
 
     fn signal(&self, name: &str) {
@@ -291,13 +288,43 @@ impl Server {
 }
 
 impl Drop for Server {
-    // Stopped or not.
     fn drop(&mut self) {
-        if let Some(process) = &mut self.lock().process {
+        self.kill();
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// A server that ends with this value; and with us, should nobody come to drop it.
+struct Process {
+    server: Child,
+    /// Reads from us until we are gone.
+    watcher: Child,
+}
+
+impl Process {
+    fn watched(server: Child, folder: &Path) -> Self {
+        let script = r#"trap "" HUP INT TERM; read -r _; kill -KILL "$1"; rm -rf "$2""#;
+        let watcher = Command::new("sh")
+            .args(["-c", script, "sh", &server.id().to_string()])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self {
+            server,
+            watcher: watcher.unwrap(),
+        }
+    }
+}
+
+impl Drop for Process {
+    // The watcher first: the number of its server may be another's soon. Stopped processes end as well.
+    fn drop(&mut self) {
+        for process in [&mut self.watcher, &mut self.server] {
             drop(process.kill());
             drop(process.wait());
         }
-        drop(fs::remove_dir_all(&self.folder));
     }
 }
 
