@@ -26,10 +26,10 @@ fn connect(url: &str) -> Connection {
 }
 
 /// A connection that gives up soon.
-fn impatient(url: &str) -> Connection {
-    let connection = connect(url);
-    connection.set_read_timeout(Some(SOON)).unwrap();
-    connection
+fn impatient(port: u16) -> Wire {
+    let mut wire = Wire::connect(port, None).unwrap();
+    wire.wait_for(SOON);
+    wire
 }
 
 fn words(words: &[&str]) -> Cmd {
@@ -161,9 +161,9 @@ fn server_ends_with_a_process_that_aborts() {
 #[test]
 fn stopped_server_answers_once_it_goes_on() {
     let server = Server::start();
-    let mut connection = impatient(&server.url());
+    let mut connection = impatient(server.port());
     server.stop();
-    let timeout = send(&mut connection, &["SET", "a", "1"]).unwrap_err();
+    let timeout = connection.request(&["SET", "a", "1"]).unwrap_err();
     assert!(timeout.is_timeout(), "{timeout}");
     // The port is open all the same.
     assert!(!is_refused(server.port()));
@@ -333,27 +333,22 @@ fn proxy_refuses_while_processes_are_started() {
 #[test]
 fn proxy_hangs() {
     let (server, proxy) = behind_a_proxy();
-    let mut connection = impatient(&proxy.url());
+    let mut connection = impatient(proxy.port());
     let mut other = connect(&proxy.url());
     proxy.hang();
-    let timeout = send(&mut connection, &["SET", "a", "1"]).unwrap_err();
+    let timeout = connection.request(&["SET", "a", "1"]).unwrap_err();
     assert!(timeout.is_timeout(), "{timeout}");
     // Taken, and not greeted; whether the server is there or not.
     for _ in 0..2 {
-        let client = Client::open(proxy.url()).unwrap();
-        let greeted = client.get_connection_with_timeout(SOON);
-        let greeted = greeted.and_then(|mut late| {
-            late.set_read_timeout(Some(SOON))?;
-            send(&mut late, &["PING"])
-        });
-        assert!(greeted.unwrap_err().is_timeout());
+        let late = impatient(proxy.port()).request(&["PING"]).unwrap_err();
+        assert!(late.is_timeout(), "{late}");
         server.kill();
     }
     server.restart_empty();
     proxy.pass();
     assert_eq!(server.cli(&["GET", "a"]), "");
     // What was lost does not shift the answers to what comes.
-    assert!(send(&mut connection, &["PING"]).is_err());
+    assert!(connection.request(&["PING"]).is_err());
     assert!(send(&mut other, &["PING"]).is_err());
     assert_eq!(send(&mut connect(&proxy.url()), &["PING"]).unwrap(), "PONG");
 }
@@ -361,14 +356,14 @@ fn proxy_hangs() {
 #[test]
 fn proxy_swallows_replies() {
     let (server, proxy) = behind_a_proxy();
-    let mut connection = impatient(&proxy.url());
+    let mut connection = impatient(proxy.port());
     let mut idle = connect(&proxy.url());
     proxy.swallow_replies();
-    let timeout = send(&mut connection, &["INCR", "a"]).unwrap_err();
+    let timeout = connection.request(&["INCR", "a"]).unwrap_err();
     assert!(timeout.is_timeout(), "{timeout}");
     wait_until(|| server.cli(&["GET", "a"]) == "1");
     proxy.pass();
-    assert!(send(&mut connection, &["PING"]).is_err());
+    assert!(connection.request(&["PING"]).is_err());
     // Nothing of it was lost.
     assert_eq!(send(&mut idle, &["PING"]).unwrap(), "PONG");
 }

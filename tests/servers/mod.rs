@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 pub(crate) use cluster::Cluster;
 pub(crate) use proxy::{Proxy, Side};
 pub(crate) use server::{Monitor, Server};
+pub(crate) use wire::Wire;
 
 /// How long anything may take on a busy machine before it counts as never.
 const PATIENCE: Duration = Duration::from_secs(30);

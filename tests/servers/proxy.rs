@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::wire::Uninterrupted;
 use super::{PATIENCE, free_port, wait_until};
 
 /// A proxy on loopback, which passes everything until it is told otherwise. An order is in force when its method
@@ -265,7 +266,7 @@ impl Shared {
         let mut buffer = [0; 16 * 1024];
         loop {
             // One that breaks ends.
-            let read = from.map_or(0, |mut from| from.read(&mut buffer).unwrap_or(0));
+            let read = from.map_or(0, |from| Uninterrupted(from).read(&mut buffer).unwrap_or(0));
             self.deliver(link, to, &buffer[..read]);
             if read == 0 {
                 return;

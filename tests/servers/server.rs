@@ -188,7 +188,7 @@ impl Server {
     pub(crate) fn cli(&self, words: &[&str]) -> String {
         match self.try_cli(words) {
             Ok(answer) => answer,
-            Err(error) => panic!("{words:?}: {error}"),
+            Err(error) => panic!("{:?}: {error}", &words[..words.len().min(4)]),
         }
     }
 

@@ -1,8 +1,9 @@
 //! A connection that sends exactly what it is told to, so that its commands can be told from those of others.
 //! What to send is left to the others here.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Result, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use redis::{Cmd, Parser, RedisResult, Value};
 
@@ -18,15 +19,20 @@ impl Wire {
     pub(crate) fn connect(port: u16, password: Option<&str>) -> RedisResult<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         let mut wire = Self {
             stream,
             parser: Parser::new(),
         };
+        wire.wait_for(PATIENCE);
         if let Some(password) = password {
             wire.request(&["AUTH", password])?;
         }
         Ok(wire)
+    }
+
+    /// How long an answer is waited for.
+    pub(crate) fn wait_for(&mut self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
     }
 
     /// Where the server sees it come from.
@@ -46,6 +52,23 @@ impl Wire {
 
     /// Waits for the next of what the server sends.
     pub(crate) fn read(&mut self) -> RedisResult<Value> {
-        self.parser.parse_value(&mut self.stream)?.extract_error()
+        self.parser
+            .parse_value(Uninterrupted(&self.stream))?
+            .extract_error()
+    }
+}
+
+/// Reads on after an interruption. The end of a process that was started here can interrupt any thread that waits
+/// with a timeout, as long as another thread is just starting one.
+pub(crate) struct Uninterrupted<'a>(pub(crate) &'a TcpStream);
+
+impl Read for Uninterrupted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
     }
 }
