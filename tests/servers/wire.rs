@@ -58,8 +58,8 @@ impl Wire {
     }
 }
 
-/// Reads on after an interruption. The end of a process that was started here can interrupt any thread that waits
-/// with a timeout, as long as another thread is just starting one.
+/// Reads on after an interruption. Where several threads start and end processes, a wait with a timeout is interrupted
+/// now and then, though nobody handles a signal.
 pub(crate) struct Uninterrupted<'a>(pub(crate) &'a TcpStream);
 
 impl Read for Uninterrupted<'_> {
