@@ -4,11 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then
-    apt-get update
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        chromium chromium-driver fonts-dejavu-core
-fi
+source tests/debian.sh
+needs chromium chromium fonts-dejavu-core
+needs chromedriver chromium-driver
 
 cargo test --locked --features admin --test page --no-run
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The one test command: everything that has to hold, in the order in which it is cheapest to fail.
-# Needs nothing but Rust; uses cargo-nextest where it is installed.
+# Needs nothing but Rust and redis-server, which it installs from Debian's packages where it is missing; uses
+# cargo-nextest where it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tests/debian.sh
 
 # The optional features, each of which has to work alone.
-features=(admin metrics)
+features=(admin metrics redis)
 # The examples that end by themselves.
 examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries metrics)
 
@@ -35,6 +37,10 @@ if cargo nextest --version >/dev/null 2>&1; then
 else
     run_tests() { cargo test --locked --no-fail-fast --lib "$@"; }
 fi
+
+step "redis-server"
+needs redis-server redis-server
+redis-server --version
 
 step "tests"
 run_tests --tests --all-features
