@@ -128,6 +128,8 @@ pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
 pub use store::{Consistency, MemoryStore, Store, StoreError};
+#[cfg(feature = "redis")]
+pub use store::{RedisStore, RedisStoreBuilder};
 pub use supervisor::{
     BackoffSupervisor, Breakers, BreakersBuilder, EndHandle, Exported, GaveUp, RefusedRecord,
     RestartPolicy, RestoreError,

@@ -3,6 +3,8 @@
 //! store that is slow or away, in `actor/replica.rs` and `supervisor/link.rs`.
 
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +17,10 @@ pub use crate::circuit::shared::{
     SharedRecord, Step, View,
 };
 use crate::clock::Timestamp;
-use crate::config::BreakerConfig;
+use crate::config::{BreakerConfig, ConfigError};
 pub use memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use redis::{RedisStore, RedisStoreBuilder};
 
 /// Keeps records that several processes share: one by each breaker's name.
 ///
@@ -112,4 +116,7 @@ pub enum StoreError {
     /// It answered what cannot be understood.
     #[error("the store's answer cannot be read: {0}")]
     Unreadable(Arc<str>),
+    /// It cannot be made of these settings.
+    #[error(transparent)]
+    Invalid(#[from] ConfigError),
 }

@@ -25,9 +25,10 @@ pub struct CallId {
     pub number: u64,
 }
 
+/// Two numbers of sixteen hexadecimal digits each: texts are in the order of the names.
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}-{:x}", self.process, self.number)
+        write!(f, "{:016x}-{:016x}", self.process, self.number)
     }
 }
 

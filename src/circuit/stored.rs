@@ -1,7 +1,7 @@
 //! A shared record as a store keeps it: a circuit, with what only sharing needs, and the steps on it.
 //! The scripts of the store in Redis do the same; `tests/redis_rules.rs` compares them (R34).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use super::shared::{
     Action, Answer, CallId, Forced, ProbeEnding, Sample, SharedPhase, SharedProbe, SharedRecord,
     Step, View,
 };
-use super::window::{Memory, Verdict};
+use super::window::{Kept, Memory, Verdict};
 use super::{Circuit, Ending, Lifetime, Permit, Record, Transition, window};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::outcome::Outcome;
 use crate::policy::TripPolicy;
 
-/// How many names of samples are remembered at most where the window does not say.
+/// How many names of samples are remembered at most where the window does not say, and how many of
+/// processes that report failures.
 const NAMES: usize = 128;
 
 /// A shared record.
@@ -29,11 +30,11 @@ pub(crate) struct Stored {
     revision: u64,
     /// Whose slots are whose.
     probes: Vec<(SlotId, CallId)>,
-    /// The failed and slow samples of the window, oldest first, so that one that comes twice counts once;
-    /// each with its place among the calls, where the window counts calls.
-    counted: VecDeque<(CallId, u64)>,
-    /// Which processes reported failures of the window, and when each did last.
-    reporters: BTreeMap<u64, Timestamp>,
+    /// The failed and slow samples of the window, so that one that comes twice counts once: by their marks,
+    /// and where these are equal by their names.
+    counted: BTreeSet<(u64, CallId)>,
+    /// Which processes reported failures of the window, with the mark of the last one of each.
+    reporters: BTreeMap<u64, u64>,
     last: Option<Transition>,
     /// `None`: until an order is lifted.
     kept_until: Option<Timestamp>,
@@ -60,7 +61,7 @@ impl Stored {
             circuit: Circuit::from_record(config.clone(), random, record),
             revision: 0,
             probes: Vec::new(),
-            counted: VecDeque::new(),
+            counted: BTreeSet::new(),
             reporters: BTreeMap::new(),
             last: None,
             kept_until: None,
@@ -85,7 +86,11 @@ impl Stored {
             let changed = present.map_or(0, Self::version) != next.version();
             // By the time, so that they also grow where a record was lost and given back.
             let now = step.now.as_micros();
-            next.revision = next.revision.saturating_add(1).max(now);
+            next.revision = next
+                .revision
+                .saturating_add(1)
+                .min(Timestamp::MAX.as_micros())
+                .max(now);
             if changed {
                 next.forget();
             }
@@ -194,6 +199,9 @@ impl Stored {
 
     fn acquire(&mut self, call: CallId, lease: Duration, now: Timestamp) -> (Answer, bool) {
         let now = self.circuit.begin(now);
+        if self.holds(call, now) {
+            return (Answer::Done, false);
+        }
         if self.circuit.refusal(now).is_some() {
             return (Answer::Refused, false);
         }
@@ -211,6 +219,16 @@ impl Stored {
         (Answer::Done, true)
     }
 
+    /// Whether that probe has its slot already: who asks again, not knowing what became of it, gets no
+    /// second one.
+    fn holds(&self, call: CallId, now: Timestamp) -> bool {
+        let Phase::HalfOpen { round, .. } = &self.circuit.record.phase else {
+            return false;
+        };
+        let own = |slot| self.probes.contains(&(slot, call));
+        round.slots().any(|(slot, end)| end > now && own(slot))
+    }
+
     fn record(
         &mut self,
         call: CallId,
@@ -221,18 +239,19 @@ impl Stored {
         if !self.is_closed() {
             return (Answer::Stale, false);
         }
-        if sample.is_some() && self.counted.iter().any(|(known, _)| *known == call) {
+        if sample.is_some() && self.counted.iter().any(|(_, known)| *known == call) {
             return (Answer::Known, false);
         }
         let now = self.circuit.begin(step.now);
         self.circuit.record.newest = now;
         let epoch = self.version();
-        if let Some(lookback) = self.circuit.config.lookback() {
-            self.reporters.retain(|_, at| !at.is_over(lookback, now));
-        }
-        if sample.is_some_and(|sample| sample.failed) {
-            self.reporters.insert(call.process, now);
-        }
+        let Some(memory) = self.circuit.record.phase.memory() else {
+            return (Answer::Stale, false);
+        };
+        let calls = successes.saturating_add(sample.is_some().into());
+        let mark = memory.mark(calls, now);
+        let first = memory.first_mark(calls, &self.circuit.config, now);
+        self.report(call.process, sample, mark, first);
         let may_trip = self.reporters() >= step.min_reporters;
         self.circuit.count_successes(successes, may_trip, now);
         // Those successes may have tripped it; what ended after them is late then.
@@ -241,8 +260,9 @@ impl Stored {
         {
             self.circuit
                 .count_sample(sample.failed, sample.slow, may_trip, now);
-            self.name(call, sample);
+            self.name(call, sample, mark);
         }
+        self.forget_names(first);
         (Answer::Done, true)
     }
 
@@ -250,22 +270,45 @@ impl Stored {
         u32::try_from(self.reporters.len()).unwrap_or(u32::MAX)
     }
 
-    /// Remembers the name of a sample for as long as the window does.
-    fn name(&mut self, call: CallId, sample: Sample) {
-        let Some(memory) = self.circuit.record.phase.memory() else {
+    /// Takes note of who reports a failure, for as long as it is in the window.
+    fn report(&mut self, process: u64, sample: Option<Sample>, mark: u64, first: u64) {
+        self.reporters.retain(|_, mark| *mark >= first);
+        if !sample.is_some_and(|sample| sample.failed) {
             return;
-        };
-        if sample.failed || sample.slow {
-            self.counted.push_back((call, memory.place()));
+        }
+        self.reporters.insert(process, mark);
+        if self.reporters.len() > NAMES
+            && let Some((_, oldest)) = self.reporters.iter().map(|(who, at)| (*at, *who)).min()
+        {
+            self.reporters.remove(&oldest);
+        }
+    }
+
+    fn name(&mut self, call: CallId, sample: Sample, mark: u64) {
+        let slow =
+            sample.slow && matches!(self.circuit.config.trip(), TripPolicy::FailureRate { .. });
+        if sample.failed || slow {
+            self.counted.insert((mark, call));
         } else if self.circuit.config.success_forgets() {
             self.counted.clear();
             self.reporters.clear();
         }
-        let (most, first) = (memory.kept().unwrap_or(NAMES), memory.first_place());
-        while let Some((_, place)) = self.counted.front()
-            && (self.counted.len() > most || *place < first)
+    }
+
+    /// Names are remembered for as long as the window remembers the samples.
+    fn forget_names(&mut self, first: u64) {
+        let Some(memory) = self.circuit.record.phase.memory() else {
+            return;
+        };
+        let (most, first) = match memory.kept() {
+            Kept::Each(samples) => (samples, 0),
+            Kept::ByPlace => (usize::MAX, first),
+            Kept::Sum => (NAMES, 0),
+        };
+        while let Some((mark, _)) = self.counted.first()
+            && (self.counted.len() > most || *mark < first)
         {
-            self.counted.pop_front();
+            self.counted.pop_first();
         }
     }
 
@@ -336,6 +379,9 @@ impl Stored {
             } => {
                 let mut round = super::probe::Round::voted(*successes, *inconclusive);
                 for probe in probes {
+                    if self.probes.iter().any(|(_, known)| *known == probe.call) {
+                        continue;
+                    }
                     let slot = self.circuit.next_slot;
                     self.circuit.next_slot = slot.saturating_add(1);
                     self.probes.push((slot, probe.call));
@@ -381,11 +427,16 @@ impl Stored {
             self.probes
                 .retain(|(slot, _)| round.slots().any(|(held, _)| held == *slot));
         }
+        let changed = now + self.circuit.config.margin();
         self.kept_until = match self.circuit.lifetime(now) {
             Lifetime::Forever => None,
+            // The end of a ramp-up alone would be forgotten too early.
+            Lifetime::For(rest) if self.is_closed() && self.version() != 0 => {
+                Some(changed.max(now + rest))
+            }
             Lifetime::For(rest) => Some(now + rest),
             Lifetime::None if self.version() == 0 => return false,
-            Lifetime::None => Some(now + self.circuit.config.margin()),
+            Lifetime::None => Some(changed),
         };
         true
     }

@@ -10,7 +10,7 @@ use std::mem::discriminant;
 use serde::{Deserialize, Serialize};
 
 use crate::caught::caught;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, micros};
 use crate::config::BreakerConfig;
 use crate::policy::{TripPolicy, Window};
 use buckets::{Buckets, bucket_end};
@@ -40,6 +40,17 @@ impl Verdict {
     fn trip_if(trips: bool) -> Self {
         if trips { Self::Trip } else { Self::Stay }
     }
+}
+
+/// How the samples of a window are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// So many of them one by one.
+    Each(usize),
+    /// By their places among the calls.
+    ByPlace,
+    /// Added up.
+    Sum,
 }
 
 /// What is in the window at some instant. For policies without a rate every sample is a failure.
@@ -199,28 +210,33 @@ impl Memory {
         counts.samples >= (*minimum_calls).into() && reaches(config, counts, counts.samples)
     }
 
-    /// How many samples are kept one by one; `None` where they are added up, or kept by their places.
-    pub(super) fn kept(&self) -> Option<usize> {
+    /// How samples are kept.
+    pub(super) fn kept(&self) -> Kept {
         match self {
-            Self::Instants(instants) => Some(instants.len()),
-            Self::Calls(_) => Some(usize::MAX),
-            Self::Run(_) | Self::Buckets(_) => None,
+            Self::Instants(instants) => Kept::Each(instants.len()),
+            Self::Calls(_) => Kept::ByPlace,
+            Self::Run(_) | Self::Buckets(_) => Kept::Sum,
         }
     }
 
-    /// The place of the newest call in a window of calls, and 0 in others.
-    pub(super) fn place(&self) -> u64 {
+    /// What tells how old a sample is that is the last of `calls` more: its place in a window of calls, its
+    /// instant in others.
+    pub(super) fn mark(&self, calls: u64, now: Timestamp) -> u64 {
         match self {
-            Self::Calls(calls) => calls.places().1,
-            Self::Run(_) | Self::Instants(_) | Self::Buckets(_) => 0,
+            Self::Calls(seen) => seen.place_after(calls),
+            Self::Run(_) | Self::Instants(_) | Self::Buckets(_) => now.as_micros(),
         }
     }
 
-    /// The place of the oldest call in a window of calls, and 0 in others.
-    pub(super) fn first_place(&self) -> u64 {
-        match self {
-            Self::Calls(calls) => calls.places().0,
-            Self::Run(_) | Self::Instants(_) | Self::Buckets(_) => 0,
+    /// The lowest mark of what is still in the window once `calls` more are counted.
+    pub(super) fn first_mark(&self, calls: u64, config: &BreakerConfig, now: Timestamp) -> u64 {
+        match (self, config.lookback()) {
+            (Self::Calls(seen), _) => seen.first_place_after(calls, window_calls(config)),
+            (_, Some(lookback)) => {
+                let next = now.as_micros().saturating_add(1);
+                next.saturating_sub(micros(lookback))
+            }
+            (_, None) => 0,
         }
     }
 

@@ -42,10 +42,16 @@ impl LastCalls {
         }
     }
 
-    /// The places of the oldest and of the newest call in the window.
-    pub(super) fn places(&self) -> (u64, u64) {
-        let before = self.seen.saturating_sub(self.samples);
-        (before.saturating_add(1), self.seen)
+    /// The place of the newest call once `calls` more are counted.
+    pub(super) fn place_after(&self, calls: u64) -> u64 {
+        self.seen.saturating_add(calls)
+    }
+
+    /// The place of the oldest call in the window then.
+    pub(super) fn first_place_after(&self, calls: u64, window: u64) -> u64 {
+        let samples = self.samples.saturating_add(calls).min(window);
+        let before = self.place_after(calls).saturating_sub(samples);
+        before.saturating_add(1)
     }
 
     pub(super) fn counts(&self) -> Counts {
