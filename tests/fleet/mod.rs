@@ -90,31 +90,45 @@ pub(crate) async fn settle() {
     }
 }
 
-/// Has this thread's timers go at a tenth of real time, so that a server has as long as it needs on a busy machine,
+/// Lets messages between actors come to their ends.
+async fn rest() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Has this thread's timers go at a quarter of real time or less, so that a server has as long as it needs on a busy machine,
 /// and what is to be given up is given up all the same.
 pub(crate) fn slow_time() {
     tokio::time::pause();
     drop(actix::spawn(async {
         loop {
-            std::thread::sleep(Duration::from_micros(200));
-            tokio::time::advance(Duration::from_micros(20)).await;
+            std::thread::sleep(Duration::from_micros(50));
+            tokio::time::advance(Duration::from_micros(25)).await;
         }
     }));
 }
 
-async fn nap(deadline: tokio::time::Instant) {
-    assert!(
-        tokio::time::Instant::now() < deadline,
-        "waited for too long"
-    );
-    tokio::time::sleep(Duration::from_millis(1)).await;
+/// Waits until it is so, whatever timers do.
+async fn look_until(mut is_so: impl FnMut() -> bool) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        assert!(looks < 300_000, "waited for too long");
+        std::thread::sleep(Duration::from_micros(50));
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits until it is so; the test fails if that takes very long.
 pub(crate) async fn wait_until(mut is_so: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while !is_so() {
-        nap(deadline).await;
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "waited for too long"
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -278,30 +292,35 @@ impl FaultyStore {
 
     /// Waits until everything is answered and heard that was asked and told so far, and what comes of it.
     pub(crate) async fn settle(&self) {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        let Some(marks) = &self.marks else {
+            return settle().await;
+        };
         loop {
             let before = self.steps();
-            settle().await;
-            let Some(marks) = &self.marks else { return };
-            // Whatever it may be, this store does not fail: then there is nothing to wait for.
-            while self.under_way.load(Ordering::SeqCst) > 0 {
-                nap(deadline).await;
-            }
-            marks.make(&*self.inner).await;
-            let mut naps = 0;
-            while !marks.are_heard() {
-                nap(deadline).await;
-                naps += 1;
-                // Who begins to listen only now did not hear it.
-                if naps % 25 == 0 {
-                    marks.make(&*self.inner).await;
+            rest().await;
+            look_until(|| self.is_answered()).await;
+            loop {
+                marks.make(&*self.inner).await;
+                // Who begins to listen only now does not hear it.
+                let mut looks = 0;
+                look_until(|| {
+                    looks += 1;
+                    looks > 500 || marks.are_heard()
+                })
+                .await;
+                if marks.are_heard() {
+                    break;
                 }
             }
-            settle().await;
-            if self.steps() == before && self.under_way.load(Ordering::SeqCst) == 0 {
+            rest().await;
+            if self.steps() == before && self.is_answered() {
                 return;
             }
         }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) == 0
     }
 
     fn set(&self, manner: Manner) {
