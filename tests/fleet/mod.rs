@@ -539,6 +539,11 @@ impl Events {
 pub(crate) struct StoreEvents(Arc<Mutex<Vec<StoreEvent>>>);
 
 impl StoreEvents {
+    /// All that were not taken.
+    pub(crate) fn seen(&self) -> Vec<StoreEvent> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn take(&self) -> Vec<StoreEvent> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
