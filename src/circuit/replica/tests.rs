@@ -61,9 +61,8 @@ impl Fleet {
             .map(|process| {
                 let ahead = random.i64(-hour..=hour);
                 let now = super::moved(time, ahead.saturating_neg());
-                let source = fastrand::Rng::with_seed(seed);
-                let draw = std::sync::Mutex::new(source);
-                let source = Arc::new(move || draw.lock().unwrap().f64());
+                let drawn = random.f64();
+                let source = Arc::new(move || drawn);
                 let terms = Terms {
                     process: u64::try_from(process).unwrap(),
                     min_reporters: weather.min_reporters,
