@@ -1,6 +1,7 @@
-//! Where breakers of several processes share what they remember.
+//! Where breakers of several processes share what they remember: the trait, and what is said through it.
 //! What a step on a shared record does is decided in [`circuit`](crate::circuit); how breakers live with a
-//! store that is slow or away, in `actor/replica.rs` and `supervisor/link.rs`.
+//! store that is slow or away, in `circuit/replica.rs`, `actor/replica.rs` and `supervisor/joining.rs`.
+#![doc = include_str!("store/sharing.md")]
 
 mod memory;
 #[cfg(feature = "redis")]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use actix::{Actor, Addr, Arbiter};
 use actix_circuit_breaker::store::{Action, CallId, Sample, Step};
 use actix_circuit_breaker::{
-    Breaker, BreakerConfig, Breakers, BreakersBuilder, CircuitState, RedisStore, Store, Timestamp,
+    Breaker, BreakerConfig, Breakers, BreakersBuilder, CallError, CircuitState, RedisStore, Store,
+    Timestamp,
 };
 use actix_circuit_breaker_benches::echo::{Echo, Fault, Say, nanos};
 use actix_circuit_breaker_benches::pairs::{percentile, rounds};
@@ -214,7 +215,7 @@ async fn asks(server: &Server) -> Vec<Figure> {
     ]
 }
 
-/// From the tripping failure's reply to when another process, on another thread, rejects.
+/// From the tripping failure to when another process, on another thread, rejects.
 async fn propagation(server: &Server) -> Figure {
     const TRIPS: usize = 400;
     let here = shared(server, "propagation", trips_at_once()).await;
@@ -227,9 +228,12 @@ async fn propagation(server: &Server) -> Figure {
     let mut millis = Vec::with_capacity(TRIPS);
     for _ in 0..TRIPS {
         assert_eq!(there.state(), CircuitState::Closed);
-        let failed = here.call(ready(Err::<u64, _>(Fault))).await;
-        let origin = Instant::now();
-        assert!(failed.is_err());
+        // From where the call fails: its caller gets the reply once the store has said its word.
+        let fails = async { Err::<Instant, _>(Instant::now()) };
+        let failed = here.call(fails).await;
+        let Err(CallError::Failed(origin)) = failed else {
+            unreachable!("the call was made, and fails");
+        };
         wait_for(&there, CircuitState::Open).await;
         #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
         millis.push(nanos(origin) as f64 / 1e6);
