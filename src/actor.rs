@@ -181,7 +181,7 @@ impl BreakerActor {
             let (from, to, cause) = (transition.from, transition.to, transition.cause);
             self.gate.meter().transition(from, to, cause);
             let name = Arc::clone(self.gate.name());
-            let event = StateChanged::new(name, self.seq, transition);
+            let event = StateChanged::new(name, self.seq, transition, self.circuit.config());
             let news = outbox.news(self);
             news.events.push(event);
         }
@@ -205,7 +205,8 @@ impl BreakerActor {
     fn present(&mut self, ctx: &mut Context<Self>) -> StateChanged {
         let (present, outbox) = self.step(ctx, |circuit, now| circuit.present(now));
         outbox.deliver();
-        StateChanged::new(Arc::clone(self.gate.name()), self.seq, present)
+        let name = Arc::clone(self.gate.name());
+        StateChanged::new(name, self.seq, present, self.circuit.config())
     }
 }
 
@@ -222,6 +223,7 @@ fn notice(circuit: &Circuit, timed: bool, ticking: bool, now: Timestamp) -> Noti
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
         .with(Flags::RAMP.when(circuit.is_ramping(now)))
+        .with(Flags::DIAL.when(state == CircuitState::Open && circuit.config().enforcement() < 1.0))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !timed))

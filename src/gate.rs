@@ -51,10 +51,12 @@ pub(crate) use meter::{Change, Counts};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
-use crate::circuit::{CircuitState, Permit, Reason};
+use crate::circuit::{CircuitState, Panicked, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
 use crate::error::{Origin, Rejected};
+use crate::random::{RandomSource, draw};
+use crate::report;
 use stripe::Stripes;
 use sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
@@ -100,6 +102,8 @@ pub(crate) struct Unsent {
     pub(crate) rejected: u64,
     pub(crate) late: u64,
     pub(crate) ignored: u64,
+    /// Those that were refused and went to their targets all the same, whoever found so.
+    pub(crate) simulated: u64,
 }
 
 /// The part of a breaker that its actor and its handles share.
@@ -109,6 +113,8 @@ pub(crate) struct Gate {
     call_timeout: AtomicU64,
     /// The limit on slow calls in microseconds; [`NEVER`] without one.
     slow_call: AtomicU64,
+    /// The share of refused calls that is rejected, as its bits.
+    enforcement: AtomicU64,
     empty_at: AtomicU64,
     /// Whether the actor's timers mark deadlines; else handles look at the clock themselves.
     timed: bool,
@@ -126,6 +132,8 @@ pub(crate) struct Gate {
     restarts: AtomicU32,
     stripes: Stripes,
     meter: Meter,
+    /// Draws which refused calls are rejected.
+    random: Arc<dyn RandomSource>,
     /// In whose name calls are rejected.
     origin: Arc<Origin>,
     /// Whether there is something in `letters`.
@@ -139,6 +147,7 @@ impl Gate {
     pub(crate) fn new(
         name: &Arc<str>,
         clock: &Arc<dyn Clock>,
+        random: &Arc<dyn RandomSource>,
         config: BreakerConfig,
         timed: bool,
         notice: Notice,
@@ -153,6 +162,7 @@ impl Gate {
             ],
             call_timeout: AtomicU64::new(0),
             slow_call: AtomicU64::new(NEVER),
+            enforcement: AtomicU64::new(0),
             empty_at: AtomicU64::new(notice.empty_at.map_or(NEVER, Timestamp::as_micros)),
             timed,
             sampling: AtomicBool::new(false),
@@ -164,6 +174,7 @@ impl Gate {
             restarts: AtomicU32::new(0),
             stripes: Stripes::new(notice.epoch),
             meter,
+            random: Arc::clone(random),
             origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
             has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
@@ -211,11 +222,60 @@ impl Gate {
             if looks && self.is_over(until) {
                 return self.question(word);
             }
+            if word.is_dialled()
+                && let Some(admission) = self.admit_dialled(word, until)
+            {
+                return admission;
+            }
             rejecting.count();
             self.meter.reject(reason);
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
             return Admission::Reject(Rejected::new(&self.origin, reason, word.epoch(), until));
         }
+    }
+
+    /// Decides about a call that an open breaker refuses and may not reject; `None` if it does.
+    #[cold]
+    fn admit_dialled(self: &Arc<Self>, word: Word, until: u64) -> Option<Admission> {
+        // As rejections have it, among which these calls are not counted.
+        let looks = self.stripes.mine().is_nth_simulated(LOOK_EVERY);
+        if looks && self.is_over(until) {
+            return Some(self.question(word));
+        }
+        self.spares(Reason::Open)
+            .then_some(Admission::Pass(Word::SPARED))
+    }
+
+    /// Draws whether a call that is refused for `reason` goes to its target all the same, and counts it then
+    /// (R37). What an operator ordered is no matter of chance.
+    pub(crate) fn spares(&self, reason: Reason) -> bool {
+        if reason == Reason::ForcedOpen {
+            return false;
+        }
+        let share = self.enforcement();
+        if share >= 1.0 || share > 0.0 && self.draw() < share {
+            return false;
+        }
+        self.stripes.mine().simulated();
+        self.meter.simulate(reason);
+        true
+    }
+
+    fn draw(&self) -> f64 {
+        draw(&*self.random).unwrap_or_else(|| {
+            report::decision_panicked(self.name(), Panicked::RandomSource);
+            0.0
+        })
+    }
+
+    /// The share of refused calls that is rejected.
+    pub(crate) fn enforcement(&self) -> f64 {
+        f64::from_bits(self.enforcement.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing is rejected for `reason`.
+    pub(crate) fn spares_all(&self, reason: Reason) -> bool {
+        reason != Reason::ForcedOpen && self.enforcement() <= 0.0
     }
 
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
@@ -227,13 +287,16 @@ impl Gate {
         if let Some(question) = OnItsWay::new(self, |gate| &gate.asked, most) {
             return Admission::Ask(question);
         }
-        self.stripes.for_rejection().count();
-        let until = Some(self.clock().now() + NO_ROOM_RETRY);
         let reason = if word.is_ramping() {
             Reason::RampUp
         } else {
             Reason::ProbesInUse
         };
+        if self.spares(reason) {
+            return Admission::Pass(Word::SPARED);
+        }
+        self.stripes.for_rejection().count();
+        let until = Some(self.clock().now() + NO_ROOM_RETRY);
         self.meter.reject(reason);
         let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
@@ -514,6 +577,8 @@ impl Gate {
                 .map_or(NEVER, |slow| micros(slow.duration)),
             Ordering::Relaxed,
         );
+        self.enforcement
+            .store(config.enforcement().to_bits(), Ordering::Relaxed);
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 

@@ -35,6 +35,8 @@ struct Counters {
     late: AtomicU64,
     probes: AtomicU64,
     restarts: AtomicU64,
+    /// Calls that were refused and not rejected. Not on the stripes, whose line is full.
+    simulated: [AtomicU64; 4],
     transitions: Mutex<Vec<(Change, u64)>>,
     durations: Durations,
 }
@@ -65,6 +67,8 @@ pub(crate) struct Counts {
     pub(crate) timeouts: u64,
     /// Rejections while open, with all probes in use, while forced open, and while ramping up.
     pub(crate) rejected: [u64; 4],
+    /// Those that were none, in the same order.
+    pub(crate) simulated: [u64; 4],
     pub(crate) in_flight: u64,
     pub(crate) probes: u64,
     pub(crate) restarts: u64,
@@ -81,6 +85,18 @@ fn count(counter: &AtomicU64, owned: bool) -> u64 {
         count
     } else {
         counter.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+}
+
+/// The counter of a reason for which calls are refused.
+#[inline]
+fn of_reason(counters: &[AtomicU64; 4], reason: Reason) -> &AtomicU64 {
+    let [open, probes_in_use, forced_open, ramp_up] = counters;
+    match reason {
+        Reason::Open => open,
+        Reason::ProbesInUse => probes_in_use,
+        Reason::ForcedOpen => forced_open,
+        Reason::RampUp => ramp_up,
     }
 }
 
@@ -101,6 +117,7 @@ impl Default for Meter {
             late: AtomicU64::new(0),
             probes: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
+            simulated: std::array::from_fn(|_| AtomicU64::new(0)),
             transitions: Mutex::default(),
             durations: Durations::default(),
         }))
@@ -135,14 +152,12 @@ impl Meter {
     #[inline]
     pub(crate) fn reject(&self, reason: Reason) {
         let (stripe, owned) = self.mine();
-        let [open, probes_in_use, forced_open, ramp_up] = &stripe.rejected;
-        let counter = match reason {
-            Reason::Open => open,
-            Reason::ProbesInUse => probes_in_use,
-            Reason::ForcedOpen => forced_open,
-            Reason::RampUp => ramp_up,
-        };
-        count(counter, owned);
+        count(of_reason(&stripe.rejected, reason), owned);
+    }
+
+    /// A call that was refused and not rejected.
+    pub(crate) fn simulate(&self, reason: Reason) {
+        add(of_reason(&self.0.simulated, reason), 1);
     }
 
     /// A call that passed, and is not done at once.
@@ -233,6 +248,7 @@ impl Meter {
                 sum(|stripe| &stripe.rejected[2]),
                 sum(|stripe| &stripe.rejected[3]),
             ],
+            simulated: counters.simulated.each_ref().map(load),
             in_flight: begun.saturating_sub(ended),
             probes: load(&counters.probes),
             restarts: load(&counters.restarts),

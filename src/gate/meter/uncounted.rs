@@ -30,6 +30,9 @@ impl Meter {
     pub(crate) fn reject(&self, _: Reason) {}
 
     #[inline(always)]
+    pub(crate) fn simulate(&self, _: Reason) {}
+
+    #[inline(always)]
     pub(crate) fn hold(&self, _: bool) {}
 
     #[inline(always)]
