@@ -28,7 +28,8 @@ enum Listed {
 
 enum Found {
     Awake(Breaker),
-    AtRest(Snapshot),
+    /// With the share of what it refuses that is rejected.
+    AtRest(Snapshot, f64),
 }
 
 impl Family {
@@ -36,16 +37,17 @@ impl Family {
     pub(crate) fn survey(&self, now: Timestamp) -> Survey {
         let shared = &self.shared;
         let mut health = FamilyHealth::new(Arc::clone(&shared.name), ActorHealth::Answers);
+        let config = shared.config();
         health.keys = shared.table.len();
         health.unguarded = self.unguarded();
         let mut first: BTreeMap<Arc<str>, Found> = BTreeMap::new();
         let mut not_closed: usize = 0;
         shared.table.each(|key, seen| {
-            let state = match &seen {
-                Seen::Awake(member) => member.gate().state(),
-                Seen::AtRest(rest) => rest.state(now),
+            let (state, enforcement) = match &seen {
+                Seen::Awake(member) => (member.gate().state(), member.gate().enforcement()),
+                Seen::AtRest(rest) => (rest.state(now), rest.enforcement(&config)),
             };
-            if !health.count(state) {
+            if !health.count(state, enforcement) {
                 return;
             }
             not_closed = not_closed.saturating_add(1);
@@ -55,7 +57,7 @@ impl Family {
             }
             let found = match seen {
                 Seen::Awake(member) => Found::Awake(member.clone()),
-                Seen::AtRest(rest) => Found::AtRest(rest.look(&shared.random, now)),
+                Seen::AtRest(rest) => Found::AtRest(rest.look(&shared.random, now), enforcement),
             };
             first.insert(Arc::clone(key), found);
             if is_full {
@@ -66,9 +68,9 @@ impl Family {
         // Outside the locks of the table.
         let listed = first.into_iter().map(|(key, found)| match found {
             Found::Awake(member) => Listed::Asked(Question::ask(&member)),
-            Found::AtRest(snapshot) => {
+            Found::AtRest(snapshot, enforcement) => {
                 let name = [&shared.name, "/", &key].concat().into();
-                Listed::Known(BreakerHealth::of(name, snapshot))
+                Listed::Known(BreakerHealth::of(name, snapshot, enforcement))
             }
         });
         let listed = listed.collect();
