@@ -54,8 +54,8 @@ use crate::caught::quietly;
 use crate::circuit::{CircuitState, Panicked, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
-use crate::error::{Origin, Rejected};
-use crate::random::{RandomSource, draw};
+use crate::error::{Dial, Origin, Rejected};
+use crate::random::RandomSource;
 use crate::report;
 use stripe::Stripes;
 use sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
@@ -113,8 +113,6 @@ pub(crate) struct Gate {
     call_timeout: AtomicU64,
     /// The limit on slow calls in microseconds; [`NEVER`] without one.
     slow_call: AtomicU64,
-    /// The share of refused calls that is rejected, as its bits.
-    enforcement: AtomicU64,
     empty_at: AtomicU64,
     /// Whether the actor's timers mark deadlines; else handles look at the clock themselves.
     timed: bool,
@@ -132,9 +130,7 @@ pub(crate) struct Gate {
     restarts: AtomicU32,
     stripes: Stripes,
     meter: Meter,
-    /// Draws which refused calls are rejected.
-    random: Arc<dyn RandomSource>,
-    /// In whose name calls are rejected.
+    /// In whose name calls are rejected, and which of those that are refused.
     origin: Arc<Origin>,
     /// Whether there is something in `letters`.
     has_letters: AtomicBool,
@@ -162,7 +158,6 @@ impl Gate {
             ],
             call_timeout: AtomicU64::new(0),
             slow_call: AtomicU64::new(NEVER),
-            enforcement: AtomicU64::new(0),
             empty_at: AtomicU64::new(notice.empty_at.map_or(NEVER, Timestamp::as_micros)),
             timed,
             sampling: AtomicBool::new(false),
@@ -174,8 +169,11 @@ impl Gate {
             restarts: AtomicU32::new(0),
             stripes: Stripes::new(notice.epoch),
             meter,
-            random: Arc::clone(random),
-            origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
+            origin: Origin::new(
+                Arc::clone(name),
+                Arc::clone(clock),
+                Dial::new(Arc::clone(random)),
+            ),
             has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
             config: Mutex::new(config.clone()),
@@ -247,35 +245,25 @@ impl Gate {
     }
 
     /// Draws whether a call that is refused for `reason` goes to its target all the same, and counts it then
-    /// (R37). What an operator ordered is no matter of chance.
+    /// (R37).
     pub(crate) fn spares(&self, reason: Reason) -> bool {
-        if reason == Reason::ForcedOpen {
-            return false;
+        let panicked = || report::decision_panicked(self.name(), Panicked::RandomSource);
+        let spares = self.origin.dial.spares(reason, panicked);
+        if spares {
+            self.stripes.mine().simulated();
+            self.meter.simulate(reason);
         }
-        let share = self.enforcement();
-        if share >= 1.0 || share > 0.0 && self.draw() < share {
-            return false;
-        }
-        self.stripes.mine().simulated();
-        self.meter.simulate(reason);
-        true
-    }
-
-    fn draw(&self) -> f64 {
-        draw(&*self.random).unwrap_or_else(|| {
-            report::decision_panicked(self.name(), Panicked::RandomSource);
-            0.0
-        })
+        spares
     }
 
     /// The share of refused calls that is rejected.
     pub(crate) fn enforcement(&self) -> f64 {
-        f64::from_bits(self.enforcement.load(Ordering::Relaxed))
+        self.origin.dial.share()
     }
 
     /// Whether nothing is rejected for `reason`.
     pub(crate) fn spares_all(&self, reason: Reason) -> bool {
-        reason != Reason::ForcedOpen && self.enforcement() <= 0.0
+        self.origin.dial.spares_all(reason)
     }
 
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
@@ -577,8 +565,7 @@ impl Gate {
                 .map_or(NEVER, |slow| micros(slow.duration)),
             Ordering::Relaxed,
         );
-        self.enforcement
-            .store(config.enforcement().to_bits(), Ordering::Relaxed);
+        self.origin.dial.set(config.enforcement());
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
