@@ -455,3 +455,59 @@ async fn what_a_ramp_up_does_not_admit_has_a_reason_of_its_own() {
     assert_eq!(scrape.sum("rejections_total", &ramp_up), 2.0);
     assert_eq!(scrape.sum("rejections_total", &[]), 2.0);
 }
+
+// R37: not a rejection, and under no outcome; but under way as any call.
+#[actix::test]
+async fn what_is_refused_and_not_rejected_is_counted_apart() {
+    let w = world(consecutive(1).enforcement(0.0));
+    let exporter = Exporter::new();
+    let dial = || exporter.scrape(&w.breakers).sum("enforcement", &[]);
+    assert_eq!(dial(), 0.0);
+    w.trip().await;
+    let before = exporter.scrape(&w.breakers).outcomes("b");
+    one_of_each(&w).await;
+    let (answer, job) = latch();
+    let mut asked = Box::pin(w.breaker.ask(&w.target, job));
+    assert!(poll_once(&mut asked).await.is_pending());
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 1.0);
+    answer.send(Ok(1)).unwrap();
+    asked.await.unwrap().unwrap();
+    // The probe, and those that find it running.
+    pass(BREAK).await;
+    let (answer, job) = latch();
+    let mut probe = Box::pin(w.breaker.ask(&w.target, job));
+    assert!(poll_once(&mut probe).await.is_pending());
+    quiet().await;
+    w.good().await;
+    w.breaker.call(later(Err(BAD))).await.unwrap_err();
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.outcomes("b"), before, "none of them is told of");
+    assert_eq!(scrape.sum("probes_in_flight", &[]), 1.0);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 1.0);
+    answer.send(Ok(1)).unwrap();
+    probe.await.unwrap().unwrap();
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 0.0);
+    assert_eq!(scrape.sum("rejections_total", &[]), 0.0);
+    let simulated = |reason| {
+        let labels = [("breaker", "b"), ("reason", reason)];
+        scrape.sum("simulated_rejections_total", &labels)
+    };
+    let snapshot = w.snapshot().await;
+    assert_eq!(simulated("probes_in_use"), 2.0);
+    assert_eq!(
+        simulated("open"),
+        snapshot.simulated_rejections as f64 - 2.0
+    );
+    assert!(simulated("open") > 20.0);
+    // The dial is told as it is, that of a family too, and goes down with its breaker.
+    let config = consecutive(1).enforcement(0.25).build().unwrap();
+    w.breaker.reconfigure(config).await.unwrap().unwrap();
+    assert_eq!(dial(), 0.25);
+    let family = consecutive(1).enforcement(0.5).build().unwrap();
+    let _family = w.breakers.family("hosts", family).unwrap();
+    assert_eq!(dial(), 0.75);
+    w.breakers.remove("b");
+    assert_eq!(dial(), 0.5);
+}

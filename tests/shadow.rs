@@ -1,5 +1,5 @@
 //! Shadow mode and the dial (R37): what a breaker refuses and does not reject, on every way to call.
-//! The text of the setting is in `config.rs`, what is told of it in `metrics.rs` and `admin.rs`.
+//! The text of the setting is in `config.rs`, what is told of it in `metrics_calls.rs` and `admin.rs`.
 
 #![allow(
     clippy::arithmetic_side_effects,
