@@ -100,6 +100,7 @@ impl BreakerActor {
         let again = self.tend_held(ctx, now);
         self.publish(ctx, now);
         self.account.close(self.circuit.calls(), self.gate.meter());
+        self.account.hold(self.waiting(), self.gate.meter());
         self.set_held_timer(ctx, again, now);
         self.answer_held(now);
         self.take_turns(ctx);
@@ -266,6 +267,7 @@ impl Drop for BreakerActor {
         if let Some(holding) = self.holding.take() {
             let family = self.listeners().map(AsRef::as_ref);
             quietly(|| holding.end(&self.gate, family));
+            self.account.hold(0, self.gate.meter());
         }
     }
 }

@@ -148,7 +148,7 @@ impl Series {
         quietly(|| self.tell_durations());
         quietly(|| {
             let state = self.state();
-            self.show(now.in_flight, now.probes, state, self.kind);
+            self.show([now.in_flight, now.probes, now.held], state, self.kind);
             self.show_dial(self.enforcement);
         });
     }
@@ -228,7 +228,7 @@ impl Series {
             },
         };
         quietly(|| {
-            self.show(0, 0, None, kind);
+            self.show([0; 3], None, kind);
             self.show_dial(0.0);
         });
     }
@@ -238,11 +238,13 @@ impl Series {
     }
 
     /// Sets all gauges but that of the dial.
-    fn show(&self, in_flight: u64, probes: u64, state: Option<CircuitState>, kind: Kind) {
+    fn show(&self, counts: [u64; 3], state: Option<CircuitState>, kind: Kind) {
+        let [in_flight, probes, held] = counts;
         let name = || Arc::clone(&self.name);
         let set = |gauge: metrics::Gauge, count: u64| gauge.set(as_f64(count));
         set(gauge!(names::IN_FLIGHT, "breaker" => name()), in_flight);
         set(gauge!(names::PROBES, "breaker" => name()), probes);
+        set(gauge!(names::HELD, "breaker" => name()), held);
         let is_order =
             |state| matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed);
         let overrides = match kind {

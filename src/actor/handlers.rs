@@ -253,7 +253,7 @@ impl Handler<GetSnapshot> for BreakerActor {
             subscribers,
             missed_events,
             restarts: self.gate.restarts(),
-            held: self.holding.as_ref().map_or(0, |all| all.waiting()),
+            held: self.waiting(),
             held_counts: self
                 .holding
                 .as_ref()

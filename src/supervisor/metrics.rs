@@ -28,6 +28,7 @@ impl Breakers {
     /// | `circuit_breaker_call_duration_seconds` | `breaker` | a histogram: how long calls were waited for, see below |
     /// | `circuit_breaker_calls_in_flight` | `breaker` | calls under way, probes with them |
     /// | `circuit_breaker_probes_in_flight` | `breaker` | probes under way, those too whose lease is over |
+    /// | `circuit_breaker_held` | `breaker` | messages that wait inside the breaker, see [`Hold`](crate::Hold) |
     /// | `circuit_breaker_overrides` | `breaker` | an operator's orders in force |
     /// | `circuit_breaker_restarts_total` | `breaker` | restarts of the breaker's actor |
     /// | `circuit_breaker_evictions_total` | | idle breakers that had to go to make room |

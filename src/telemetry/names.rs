@@ -14,6 +14,7 @@ pub(super) const STATE: &str = "circuit_breaker_state";
 pub(super) const DURATION: &str = "circuit_breaker_call_duration_seconds";
 pub(super) const IN_FLIGHT: &str = "circuit_breaker_calls_in_flight";
 pub(super) const PROBES: &str = "circuit_breaker_probes_in_flight";
+pub(super) const HELD: &str = "circuit_breaker_held";
 pub(super) const OVERRIDES: &str = "circuit_breaker_overrides";
 pub(super) const RESTARTS: &str = "circuit_breaker_restarts_total";
 pub(super) const EVICTIONS: &str = "circuit_breaker_evictions_total";
@@ -94,6 +95,7 @@ pub(super) fn describe() {
     );
     describe_gauge!(IN_FLIGHT, count, "Calls under way.");
     describe_gauge!(PROBES, count, "Probes under way.");
+    describe_gauge!(HELD, count, "Messages that wait inside the breaker.");
     describe_gauge!(OVERRIDES, count, "Operator's orders in force.");
     describe_counter!(RESTARTS, count, "Restarts of the breaker's actor.");
     describe_counter!(

@@ -34,6 +34,7 @@ struct Counters {
     ignored: AtomicU64,
     late: AtomicU64,
     probes: AtomicU64,
+    held: AtomicU64,
     restarts: AtomicU64,
     /// Calls that were refused and not rejected. Not on the stripes, whose line is full.
     simulated: [AtomicU64; 4],
@@ -71,6 +72,8 @@ pub(crate) struct Counts {
     pub(crate) simulated: [u64; 4],
     pub(crate) in_flight: u64,
     pub(crate) probes: u64,
+    /// Messages that wait.
+    pub(crate) held: u64,
     pub(crate) restarts: u64,
     pub(crate) transitions: Vec<(Change, u64)>,
 }
@@ -116,6 +119,7 @@ impl Default for Meter {
             ignored: AtomicU64::new(0),
             late: AtomicU64::new(0),
             probes: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             simulated: std::array::from_fn(|_| AtomicU64::new(0)),
             transitions: Mutex::default(),
@@ -251,6 +255,7 @@ impl Meter {
             simulated: counters.simulated.each_ref().map(load),
             in_flight: begun.saturating_sub(ended),
             probes: load(&counters.probes),
+            held: load(&counters.held),
             restarts: load(&counters.restarts),
             transitions: counters.lock_transitions().clone(),
         }
@@ -282,12 +287,24 @@ pub(crate) struct Account {
     seen: Calls,
     /// Failures since then that were timeouts.
     timeouts: u64,
+    /// How many messages wait, as the meter knows.
+    held: u64,
 }
 
 impl Account {
     /// The circuit has just counted a timeout as a failure.
     pub(crate) fn timed_out(&mut self) {
         self.timeouts = self.timeouts.saturating_add(1);
+    }
+
+    /// So many messages wait now.
+    pub(crate) fn hold(&mut self, held: usize, meter: &Meter) {
+        let held = u64::try_from(held).unwrap_or(u64::MAX);
+        let before = std::mem::replace(&mut self.held, held);
+        if held != before {
+            // Wraps around where there are fewer, and so takes them off.
+            add(&meter.0.held, held.wrapping_sub(before));
+        }
     }
 
     /// Has the meter count what the circuit has counted since.

@@ -57,5 +57,8 @@ impl Account {
     pub(crate) fn timed_out(&mut self) {}
 
     #[inline(always)]
+    pub(crate) fn hold(&mut self, _: usize, _: &Meter) {}
+
+    #[inline(always)]
     pub(crate) fn close(&mut self, _: &Calls, _: &Meter) {}
 }
