@@ -257,6 +257,7 @@ async fn the_page_shows_a_trip_takes_orders_and_says_when_the_server_is_gone() {
     find(&light, "#cancel").await.click().await.unwrap();
 
     // Filters.
+    newcomer.reset().await.unwrap();
     run(&light, "document.activeElement.blur()").await;
     find(&light, "body").await.send_keys("/").await.unwrap();
     let filter = light.active_element().await.unwrap();
