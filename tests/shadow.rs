@@ -6,8 +6,11 @@
     clippy::as_conversions,
     clippy::cast_precision_loss,
     clippy::float_cmp,
+    clippy::items_after_statements,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "panics are part of what is tested, and a test may fail"
 )]

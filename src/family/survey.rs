@@ -28,8 +28,7 @@ enum Listed {
 
 enum Found {
     Awake(Breaker),
-    /// With the share of what it refuses that is rejected.
-    AtRest(Snapshot, f64),
+    AtRest(Snapshot),
 }
 
 impl Family {
@@ -40,7 +39,8 @@ impl Family {
         let config = shared.config();
         health.keys = shared.table.len();
         health.unguarded = self.unguarded();
-        let mut first: BTreeMap<Arc<str>, Found> = BTreeMap::new();
+        // With the share of what each refuses that is rejected.
+        let mut first: BTreeMap<Arc<str>, (Found, f64)> = BTreeMap::new();
         let mut not_closed: usize = 0;
         shared.table.each(|key, seen| {
             let (state, enforcement) = match &seen {
@@ -57,22 +57,24 @@ impl Family {
             }
             let found = match seen {
                 Seen::Awake(member) => Found::Awake(member.clone()),
-                Seen::AtRest(rest) => Found::AtRest(rest.look(&shared.random, now), enforcement),
+                Seen::AtRest(rest) => Found::AtRest(rest.look(&shared.random, now)),
             };
-            first.insert(Arc::clone(key), found);
+            first.insert(Arc::clone(key), (found, enforcement));
             if is_full {
                 first.pop_last();
             }
         });
         health.more = not_closed.saturating_sub(first.len());
         // Outside the locks of the table.
-        let listed = first.into_iter().map(|(key, found)| match found {
-            Found::Awake(member) => Listed::Asked(Question::ask(&member)),
-            Found::AtRest(snapshot, enforcement) => {
-                let name = [&shared.name, "/", &key].concat().into();
-                Listed::Known(BreakerHealth::of(name, snapshot, enforcement))
-            }
-        });
+        let listed = first
+            .into_iter()
+            .map(|(key, (found, enforcement))| match found {
+                Found::Awake(member) => Listed::Asked(Question::ask(&member)),
+                Found::AtRest(snapshot) => {
+                    let name = [&shared.name, "/", &key].concat().into();
+                    Listed::Known(BreakerHealth::of(name, snapshot, enforcement))
+                }
+            });
         let listed = listed.collect();
         Survey { health, listed }
     }
