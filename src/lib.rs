@@ -71,6 +71,7 @@
 //! | a readiness probe | [`Breakers::health`] |
 //! | choosing settings, alerts, reading events, a runbook | [`guide`] |
 //! | metrics, with the feature `metrics` | `Breakers::record_metrics` |
+//! | trying settings out before they reject anything | [`enforcement`](BreakerConfigBuilder::enforcement), [`guide::numbers`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
 //! | messages without a reply | [`Breaker::tell`], [`TellError`] |

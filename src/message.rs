@@ -12,6 +12,8 @@ use tokio::sync::oneshot;
 use crate::actor::{HeldCounts, MemberMailbox, Parcel};
 use crate::caught::Quiet;
 use crate::circuit::{self, Permit, Record, Ticket};
+#[cfg(doc)]
+use crate::config::BreakerConfigBuilder;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, HeldDropped, StateChanged};
@@ -136,6 +138,9 @@ pub struct Snapshot {
     pub circuit: circuit::Snapshot,
     /// The settings in force.
     pub config: BreakerConfig,
+    /// How many calls were refused and went to their targets all the same, since not all that is refused is
+    /// [enforced](BreakerConfigBuilder::enforcement) (R37). They are not among the rejected.
+    pub simulated_rejections: u64,
     /// How many actors and streams are told of changes.
     pub subscribers: usize,
     /// How many events they missed, all together, because they were too slow.
@@ -391,7 +396,8 @@ pub(crate) struct Acquire {
 pub(crate) enum Grant {
     /// As a probe.
     Probe(Held),
-    /// The circuit is closed; the epoch tells which closed window counts it.
+    /// The circuit is closed, and the epoch tells which closed window counts it; or it refused the call, which
+    /// none counts.
     Closed(Permit),
 }
 
