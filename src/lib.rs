@@ -123,7 +123,7 @@ pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold
 pub use error::{AskError, CallError, CreateError, Rejected, TellError};
 pub use event::{DropReason, HeldDropped, Lagged, StateChanged, StoreEvent, Transitions};
 pub use family::{Family, FamilyCall};
-pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
+pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus, StoreAway};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
