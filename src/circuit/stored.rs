@@ -2,6 +2,7 @@
 //! The scripts of the store in Redis do the same; `tests/redis_rules.rs` compares them (R34).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,13 +75,10 @@ impl Stored {
         let remembered = present.is_some_and(Self::remembers);
         let mut next = present.cloned().unwrap_or_else(|| Self::new(config));
         next.obey(config, step);
+        let mut transitions = next.transitions();
         let before = next.version();
         let (answer, writes) = next.decide(before, step);
-        let mut transitions = Vec::new();
-        while let Some(transition) = next.circuit.pop_transition() {
-            next.last = Some(transition.clone());
-            transitions.push(transition);
-        }
+        transitions.extend(next.transitions());
         let mut is_news = false;
         if writes {
             let changed = present.map_or(0, Self::version) != next.version();
@@ -105,6 +103,15 @@ impl Stored {
             corrupt: false,
         };
         Done { view, is_news }
+    }
+
+    /// Fetches the changes of state, the last of which is remembered.
+    fn transitions(&mut self) -> Vec<Transition> {
+        let transitions: Vec<_> = iter::from_fn(|| self.circuit.pop_transition()).collect();
+        if let Some(last) = transitions.last() {
+            self.last = Some(last.clone());
+        }
+        transitions
     }
 
     fn is_over(&self, now: Timestamp) -> bool {
@@ -283,6 +290,11 @@ impl Stored {
         let slow =
             sample.slow && matches!(self.circuit.config.trip(), TripPolicy::FailureRate { .. });
         if sample.failed || slow {
+            // The window made room before it took this one in.
+            if let Some(Kept::Each(samples)) = self.circuit.record.phase.memory().map(Memory::kept)
+            {
+                while self.counted.len() >= samples && self.counted.pop_first().is_some() {}
+            }
             self.counted.insert((mark, call));
         } else if self.circuit.config.success_forgets() {
             self.counted.clear();
@@ -296,7 +308,7 @@ impl Stored {
             return;
         };
         let (most, first) = match memory.kept() {
-            Kept::Each(samples) => (samples, 0),
+            Kept::Each(_) => return,
             Kept::ByPlace => (usize::MAX, first),
             Kept::Sum => (NAMES, 0),
         };
