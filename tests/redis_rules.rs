@@ -544,5 +544,5 @@ fn random_sequences_are_answered_as_the_reference_answers_them() {
         began.elapsed()
     );
     assert!(outrun <= number / 100, "{outrun} of {number}");
-    drop(scripts.server);
+    println!("{}", scripts.server.cli(&["INFO", "cpu"]));
 }

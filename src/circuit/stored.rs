@@ -1,7 +1,7 @@
 //! A shared record as a store keeps it: a circuit, with what only sharing needs, and the steps on it.
 //! The scripts of the store in Redis do the same; `tests/redis_rules.rs` compares them (R34).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(crate) struct Stored {
     /// The failed and slow samples of the window, so that one that comes twice counts once: by their marks,
     /// and where these are equal by their names.
     counted: BTreeSet<(u64, CallId)>,
+    /// The probes of the round whose success was counted, so that one that comes twice counts once.
+    succeeded: VecDeque<CallId>,
     /// Which processes reported failures of the window, with the mark of the last one of each.
     reporters: BTreeMap<u64, u64>,
     last: Option<Transition>,
@@ -63,6 +65,7 @@ impl Stored {
             revision: 0,
             probes: Vec::new(),
             counted: BTreeSet::new(),
+            succeeded: VecDeque::new(),
             reporters: BTreeMap::new(),
             last: None,
             kept_until: None,
@@ -323,6 +326,10 @@ impl Stored {
         if !matches!(self.circuit.record.phase, Phase::HalfOpen { .. }) {
             return (Answer::Stale, false);
         }
+        let succeeds = ending == ProbeEnding::Success;
+        if succeeds && self.succeeded.contains(&call) {
+            return (Answer::Known, false);
+        }
         let own = self.probes.iter().find(|(_, probe)| *probe == call);
         // A slot that was passed on: the vote counts, and frees nothing (R16).
         let slot = own.map_or(SlotId::MAX, |(slot, _)| *slot);
@@ -342,6 +349,12 @@ impl Stored {
             ProbeEnding::Gone => Ending::Gone,
         };
         self.circuit.end(permit, ending, now);
+        if succeeds {
+            self.succeeded.push_back(call);
+            if self.succeeded.len() > NAMES {
+                self.succeeded.pop_front();
+            }
+        }
         (Answer::Done, true)
     }
 
@@ -418,6 +431,7 @@ impl Stored {
     /// What belonged to the state before.
     fn forget(&mut self) {
         self.counted.clear();
+        self.succeeded.clear();
         self.reporters.clear();
         if !matches!(self.circuit.record.phase, Phase::HalfOpen { .. }) {
             self.probes.clear();
