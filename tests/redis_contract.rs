@@ -376,13 +376,13 @@ async fn a_round_begins_with_nothing_of_the_one_before() {
 async fn a_record_that_was_lost_is_taken_back_from_who_remembers_it() {
     let server = Server::start();
     let memory = MemoryStore::new();
-    for (a, lose) in [
-        (
-            process(Arc::new(memory.clone())),
-            &(|| memory.forget("payments")) as &dyn Fn(),
-        ),
+    let both: [(Process, &dyn Fn()); 2] = [
+        (process(Arc::new(memory.clone())), &|| {
+            memory.forget("payments");
+        }),
         (redis(&server).await, &|| drop(server.cli(&["FLUSHALL"]))),
-    ] {
+    ];
+    for (a, lose) in both {
         a.open(0).await;
         let known = a.look(0).await.record;
         lose();
@@ -512,7 +512,7 @@ async fn the_lifetime_is_the_derived_one_and_there_is_none_only_for_orders_witho
     near(&failures, margin);
     let open = a.open(0).await;
     near(&record, 10_000 + margin);
-    assert_eq!(keys(&server), [record.clone()]);
+    assert_eq!(keys(&server), std::slice::from_ref(&record));
     let round = a.probe(10 * SECOND, open, 1).await.record.version;
     near(&record, 10_000 + margin);
     near(&probes, 10_000 + margin);
@@ -522,7 +522,7 @@ async fn the_lifetime_is_the_derived_one_and_there_is_none_only_for_orders_witho
         reason: "drill".into(),
     };
     let forced = a.step(10 * SECOND, round, force(Forced::Open, None)).await;
-    assert_eq!(keys(&server), [record.clone()]);
+    assert_eq!(keys(&server), std::slice::from_ref(&record));
     assert_eq!(rest(&server, &record), -1);
     let version = forced.record.version;
     let day = Some(Duration::from_secs(86_400));
@@ -790,7 +790,67 @@ async fn both_protocols_and_a_password_do() {
     let Err(StoreError::Refused(why)) = a.store.contact().await else {
         panic!("it knows another password");
     };
-    assert!(!why.contains("wrong:") && !why.contains("@"), "{why}");
+    assert!(!why.contains("wrong:") && !why.contains('@'), "{why}");
+}
+
+// The list of the documentation.
+#[tokio::test]
+async fn a_user_may_be_allowed_little() {
+    let server = Server::start();
+    let documented = "on >secret ~{circuit-breaker* &circuit-breaker:changes -@all +eval +evalsha +type +hmget \
+        +hset +hdel +del +zadd +zscore +zcard +zcount +zrange +zrangebyscore +zremrangebyrank \
+        +zremrangebyscore +pexpire +persist +publish +set +time +subscribe +ping";
+    let words: Vec<_> = ["ACL", "SETUSER", "breakers"]
+        .into_iter()
+        .chain(documented.split_whitespace())
+        .collect();
+    server.cli(&words);
+    let url = format!("redis://breakers:secret@127.0.0.1:{}", server.port());
+    let a = process(Arc::new(RedisStore::connect(url).await.unwrap()));
+    let mut changes = a.store.changes();
+    assert!(matches!(changes.next().await, Some(Change::Missed)));
+    a.store.contact().await.unwrap();
+    let open = a.open(0).await;
+    assert!(matches!(changes.next().await, Some(Change::Made { .. })));
+    let round = a.probe(10 * SECOND, open, 1).await.record.version;
+    a.settle(10 * SECOND, round, 1, ProbeEnding::Success).await;
+    let force = Action::Force {
+        kind: Forced::Open,
+        ttl: None,
+        reason: "drill".into(),
+    };
+    let forced = a.step(10 * SECOND, round, force).await;
+    assert_eq!(forced.answer, Answer::Done);
+    // Windows of all kinds forget.
+    for (name, trip) in [
+        (
+            "calls",
+            TripPolicy::FailureRate {
+                rate: 1.0,
+                minimum_calls: 2,
+                window: Window::Calls(2),
+                slow_call: None,
+            },
+        ),
+        (
+            "run",
+            TripPolicy::ConsecutiveFailures {
+                failures: 1_000,
+                within: None,
+            },
+        ),
+    ] {
+        let mut a = a.of(name);
+        a.config = BreakerConfig::builder().trip(trip).build().unwrap();
+        for number in 0..200 {
+            let action = Action::Record {
+                call: a.call(number),
+                successes: 1,
+                sample: Some(Sample::new(true, false)),
+            };
+            assert_eq!(a.step(number, 0, action).await.answer, Answer::Done);
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The scripts of the store in Redis beside the reference in memory and the pure circuit: the same decisions,
 //! states and deadlines, to the microsecond (R34).
 //!
-//! `REDIS_SEQUENCES` says how many random sequences run, `REDIS_SEED` which one runs alone.
+//! `REDIS_SEQUENCES` says how many random sequences run, 5,000 without it; `REDIS_SEED` which one runs alone.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::disallowed_methods,
@@ -15,15 +15,18 @@
 
 mod servers;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use actix_circuit_breaker::circuit::{Permit, Settlement};
 use actix_circuit_breaker::store::{
-    Action, CallId, Forced, ProbeEnding, Sample, SharedPhase, SharedProbe, SharedRecord, Step, View,
+    Action, Answer, CallId, Forced, ProbeEnding, Sample, SharedPhase, SharedProbe, SharedRecord,
+    Step, View,
 };
 use actix_circuit_breaker::{
-    Backoff, BreakerConfig, MemoryStore, RampUp, RedisStore, SlowCall, Store, Timestamp,
-    TripPolicy, TripRule, Window,
+    Backoff, BreakerConfig, Circuit, CircuitState, MemoryStore, Outcome, RampUp, RedisStore,
+    SlowCall, Store, Timestamp, TripPolicy, TripRule, Window,
 };
 use fastrand::Rng;
 use futures::FutureExt;
@@ -392,7 +395,8 @@ fn offered_probe() -> SharedProbe {
 }
 
 struct Scripts {
-    server: Server,
+    /// Ends with this.
+    _server: Server,
     store: RedisStore,
     connection: Connection,
 }
@@ -413,7 +417,7 @@ impl Scripts {
             .unwrap();
         load.exec(&mut connection).unwrap();
         Self {
-            server,
+            _server: server,
             store,
             connection,
         }
@@ -494,7 +498,7 @@ fn random_sequences_are_answered_as_the_reference_answers_them() {
         return;
     }
     let number: u64 =
-        std::env::var("REDIS_SEQUENCES").map_or(20_000, |number| number.parse().unwrap());
+        std::env::var("REDIS_SEQUENCES").map_or(5_000, |number| number.parse().unwrap());
     let first = fastrand::u64(..u64::MAX / 2);
     let began = Instant::now();
     let (mut steps, mut outrun) = (0, 0);
@@ -530,9 +534,9 @@ fn random_sequences_are_answered_as_the_reference_answers_them() {
             }
         }
         for sequence in scripts.differing(&sequences) {
-            let outran = scripts.explain(sequence);
+            let excused = scripts.explain(sequence);
             assert!(
-                outran,
+                excused,
                 "REDIS_SEED={}: it differs only together",
                 sequence.seed
             );
@@ -544,5 +548,287 @@ fn random_sequences_are_answered_as_the_reference_answers_them() {
         began.elapsed()
     );
     assert!(outrun <= number / 100, "{outrun} of {number}");
-    println!("{}", scripts.server.cli(&["INFO", "cpu"]));
+}
+
+/// What happens in a vector; probes have numbers.
+#[derive(Debug, Clone, Copy)]
+enum Do {
+    Look,
+    Fail,
+    Probe(u64),
+    End(u64, ProbeEnding),
+    Force(Forced, Option<u64>),
+    Release,
+    Reset,
+}
+
+use CircuitState::{Closed, ForcedClosed, ForcedOpen, HalfOpen, Open};
+use Do::{End, Fail, Force, Look, Probe, Release, Reset};
+use ProbeEnding::{Failure, Gone, Ignored, Success};
+
+/// When, what, and then: how it was answered, the state, and when that ends by itself.
+type Row = (u64, Do, Answer, CircuitState, Option<u64>);
+
+const S: u64 = SECOND;
+const DONE: Answer = Answer::Done;
+const STALE: Answer = Answer::Stale;
+const REFUSED: Answer = Answer::Refused;
+
+/// Two failures within 10 s trip; breaks of 10 s, 20 s and 25 s; one probe, whose lease is 15 s; two of them
+/// have to succeed; two without a verdict open again.
+fn of_the_vectors() -> BreakerConfig {
+    BreakerConfig::builder()
+        .trip(TripPolicy::FailureCount {
+            failures: 2,
+            within: Duration::from_secs(10),
+            reset_on_success: false,
+        })
+        .break_duration(Duration::from_secs(10))
+        .backoff(Backoff::new(2.0, Duration::from_secs(25)))
+        .probe_timeout(Duration::from_secs(15))
+        .successes_to_close(2)
+        .max_inconclusive(2)
+        .build()
+        .unwrap()
+}
+
+#[rustfmt::skip]
+const VECTORS: &[(&str, &[Row])] = &[
+    ("a failure as old as the window is out (R4), the first call at the deadline is the probe (R6)", &[
+        (0, Fail, DONE, Closed, None),
+        (10 * S, Fail, DONE, Closed, None),
+        (20 * S - 1, Fail, DONE, Open, Some(30 * S - 1)),
+        (30 * S - 2, Probe(1), REFUSED, Open, Some(30 * S - 1)),
+        (30 * S - 1, Look, DONE, Open, Some(30 * S - 1)),
+        (30 * S - 1, Probe(1), DONE, HalfOpen, None),
+        (30 * S - 1, Probe(2), REFUSED, HalfOpen, None),
+    ]),
+    ("while open, outcomes change nothing (R12)", &[
+        (0, Fail, DONE, Closed, None),
+        (0, Fail, DONE, Open, Some(10 * S)),
+        (9 * S, Fail, STALE, Open, Some(10 * S)),
+        (11 * S, Fail, STALE, Open, Some(10 * S)),
+    ]),
+    ("enough probes close, whose slots are used in turn (R13)", &[
+        (0, Fail, DONE, Closed, None),
+        (0, Fail, DONE, Open, Some(10 * S)),
+        (10 * S, Probe(1), DONE, HalfOpen, None),
+        (11 * S, End(1, Success), DONE, HalfOpen, None),
+        (11 * S, Probe(2), DONE, HalfOpen, None),
+        (12 * S, End(2, Success), DONE, Closed, None),
+        (12 * S, Fail, DONE, Closed, None),
+        (12 * S, Fail, DONE, Open, Some(22 * S)),
+    ]),
+    ("failed probes make longer breaks, up to the longest (R14, R22)", &[
+        (0, Fail, DONE, Closed, None),
+        (0, Fail, DONE, Open, Some(10 * S)),
+        (10 * S, Probe(1), DONE, HalfOpen, None),
+        (12 * S, End(1, Failure), DONE, Open, Some(32 * S)),
+        (32 * S, Probe(2), DONE, HalfOpen, None),
+        (32 * S, End(2, Failure), DONE, Open, Some(57 * S)),
+        (57 * S, Probe(3), DONE, HalfOpen, None),
+        (57 * S, End(2, Failure), STALE, HalfOpen, None),
+        (57 * S, End(3, Failure), DONE, Open, Some(82 * S)),
+    ]),
+    ("probes without a verdict open again, as long as before (R15)", &[
+        (0, Fail, DONE, Closed, None),
+        (0, Fail, DONE, Open, Some(10 * S)),
+        (10 * S, Probe(1), DONE, HalfOpen, None),
+        (10 * S, End(1, Ignored), DONE, HalfOpen, None),
+        (10 * S, Probe(2), DONE, HalfOpen, None),
+        (10 * S, End(2, Gone), DONE, HalfOpen, None),
+        (10 * S, Probe(3), DONE, HalfOpen, None),
+        (11 * S, End(3, Ignored), DONE, Open, Some(21 * S)),
+    ]),
+    ("a slot whose lease is over goes to the next; the outcome of its probe counts (R16)", &[
+        (0, Fail, DONE, Closed, None),
+        (0, Fail, DONE, Open, Some(10 * S)),
+        (10 * S, Probe(1), DONE, HalfOpen, None),
+        (25 * S - 1, Probe(2), REFUSED, HalfOpen, None),
+        (25 * S, Probe(2), DONE, HalfOpen, None),
+        (26 * S, End(1, Success), DONE, HalfOpen, None),
+        (26 * S, Probe(3), REFUSED, HalfOpen, None),
+        (27 * S, End(2, Success), DONE, Closed, None),
+    ]),
+    ("a forced open ends open and due, a forced closed closed (R23)", &[
+        (0, Force(Forced::Open, Some(60 * S)), DONE, ForcedOpen, Some(60 * S)),
+        (60 * S - 1, Probe(1), REFUSED, ForcedOpen, Some(60 * S)),
+        (60 * S, Look, DONE, Open, Some(60 * S)),
+        (60 * S, Probe(1), DONE, HalfOpen, None),
+        (60 * S, Force(Forced::Closed, Some(60 * S)), DONE, ForcedClosed, Some(120 * S)),
+        (60 * S, Force(Forced::Closed, Some(70 * S)), DONE, ForcedClosed, Some(130 * S)),
+        (60 * S, End(1, Failure), STALE, ForcedClosed, Some(130 * S)),
+        (130 * S, Look, DONE, Closed, None),
+    ]),
+    ("orders outrank a reset and are lifted by a release alone (R23, R24)", &[
+        (0, Force(Forced::Open, None), DONE, ForcedOpen, None),
+        (1, Reset, DONE, ForcedOpen, None),
+        (100 * S, Probe(1), REFUSED, ForcedOpen, None),
+        (100 * S, Release, DONE, Closed, None),
+        (100 * S, Fail, DONE, Closed, None),
+        (100 * S, Reset, DONE, Closed, None),
+        (100 * S, Fail, DONE, Closed, None),
+        (100 * S, Fail, DONE, Open, Some(110 * S)),
+        (100 * S, Reset, DONE, Closed, None),
+        (100 * S, Release, DONE, Closed, None),
+    ]),
+    ("time that goes back stands still (R3)", &[
+        (5 * S, Fail, DONE, Closed, None),
+        (0, Fail, DONE, Open, Some(15 * S)),
+        (15 * S, Probe(1), DONE, HalfOpen, None),
+        (0, Probe(2), REFUSED, HalfOpen, None),
+        (1, End(1, Failure), DONE, Open, Some(35 * S)),
+    ]),
+];
+
+/// One who is asked: how it answers, the state, and its end.
+type Asked<'a> = Box<dyn FnMut(u64, Do) -> (Answer, CircuitState, Option<u64>) + 'a>;
+
+fn pure() -> Asked<'static> {
+    let instant = |at| Timestamp::from_micros(DAY + at);
+    let mut circuit = Circuit::new(of_the_vectors(), instant(0));
+    // Of calls that were admitted before everything, for those that end while it is not closed.
+    let mut late: Vec<Permit> = (0..9)
+        .map(|_| circuit.try_acquire(instant(0)).unwrap())
+        .collect();
+    let mut probes = HashMap::<u64, Permit>::new();
+    let answer = |settlement| match settlement {
+        Settlement::Counted => DONE,
+        _ => STALE,
+    };
+    Box::new(move |at, what| {
+        let now = instant(at);
+        let answer = match what {
+            Look => {
+                circuit.advance(now);
+                DONE
+            }
+            Fail => {
+                let permit = match circuit.record().state() {
+                    Closed => circuit.try_acquire(now).unwrap(),
+                    _ => late.pop().unwrap(),
+                };
+                answer(circuit.settle(permit, Outcome::Failure, now))
+            }
+            Probe(number) => match circuit.try_acquire(now) {
+                Ok(permit) => {
+                    probes.insert(number, permit);
+                    DONE
+                }
+                Err(_) => REFUSED,
+            },
+            End(number, ending) => match (probes.remove(&number), ending) {
+                // Settled before, in another round.
+                (None, _) => STALE,
+                (Some(permit), Gone) => answer(circuit.reclaim(permit, now)),
+                (Some(permit), Success) => answer(circuit.settle(permit, Outcome::Success, now)),
+                (Some(permit), Failure) => answer(circuit.settle(permit, Outcome::Failure, now)),
+                (Some(permit), _) => answer(circuit.settle(permit, Outcome::Ignored, now)),
+            },
+            Force(kind, ttl) => {
+                let ttl = ttl.map(Duration::from_micros);
+                match kind {
+                    Forced::Open => circuit.force_open(ttl, "drill", now).unwrap(),
+                    _ => circuit.force_closed(ttl, "drill", now).unwrap(),
+                }
+                DONE
+            }
+            Release => {
+                circuit.release(now);
+                DONE
+            }
+            Reset => {
+                circuit.reset(now);
+                DONE
+            }
+        };
+        let end = circuit.next_deadline().map(|end| end.as_micros() - DAY);
+        (answer, circuit.record().state(), end)
+    })
+}
+
+fn stored<'a>(mut step: impl FnMut(&BreakerConfig, &Step) -> View + 'a) -> Asked<'a> {
+    let config = of_the_vectors();
+    let mut calls = 0;
+    let mut version = 0;
+    let mut rounds = HashMap::<u64, u64>::new();
+    Box::new(move |at, what| {
+        let call = |number| CallId { process: 1, number };
+        // A probe knows the round that it was admitted in, everybody else what was told last.
+        let mut known = version;
+        let action = match what {
+            Look => Action::Look,
+            Fail => {
+                calls += 1;
+                Action::Record {
+                    call: call(calls),
+                    successes: 0,
+                    sample: Some(Sample::new(true, false)),
+                }
+            }
+            Probe(number) => Action::Acquire {
+                call: call(number),
+                lease: config.probe_timeout(),
+            },
+            End(number, ending) => {
+                known = rounds[&number];
+                Action::Settle {
+                    call: call(number),
+                    ending,
+                }
+            }
+            Force(kind, ttl) => Action::Force {
+                kind,
+                ttl: ttl.map(Duration::from_micros),
+                reason: "drill".into(),
+            },
+            Release => Action::Release,
+            Reset => Action::Reset,
+        };
+        let view = step(
+            &config,
+            &Step::new(1, known, Timestamp::from_micros(DAY + at), action),
+        );
+        version = view.record.version;
+        if let Probe(number) = what {
+            rounds.insert(number, version);
+        }
+        let end = match view.record.phase {
+            SharedPhase::Open { until } => Some(until),
+            SharedPhase::Forced { until, .. } => until,
+            _ => None,
+        };
+        let end = end.map(|end| end.as_micros() - DAY);
+        (view.answer, view.record.phase.state(), end)
+    })
+}
+
+// R34, R3, R4, R6, R12 to R16, R22 to R24
+#[test]
+fn the_circuit_the_reference_and_the_scripts_decide_alike() {
+    let mut scripts = Scripts::start();
+    for (name, rows) in VECTORS {
+        let key: Arc<str> = (*name).into();
+        let memory = MemoryStore::new();
+        let in_memory = |config: &BreakerConfig, step: &Step| {
+            let made = memory.step(&key, config, step.clone());
+            made.now_or_never().unwrap().unwrap()
+        };
+        let in_redis = |config: &BreakerConfig, step: &Step| scripts.step(&key, config, step);
+        let asked = [
+            ("circuit", pure()),
+            ("memory", stored(in_memory)),
+            ("redis", stored(in_redis)),
+        ];
+        for (who, mut ask) in asked {
+            for (at, what, answer, state, end) in *rows {
+                let told = ask(*at, *what);
+                assert_eq!(
+                    told,
+                    (*answer, *state, *end),
+                    "{who}: {name}: {at} {what:?}"
+                );
+            }
+        }
+    }
 }
