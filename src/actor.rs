@@ -6,11 +6,13 @@
 
 mod handlers;
 mod holding;
+mod link;
 mod members;
 #[cfg(feature = "admin")]
 mod noted;
 mod outbox;
 mod parcel;
+mod replica;
 mod timers;
 mod turns;
 
@@ -27,10 +29,12 @@ use crate::gate::{Account, End, Flags, Gate, Notice, Taken};
 use crate::policy::{TripPolicy, Window};
 pub use holding::HeldCounts;
 use holding::Holding;
+pub(crate) use link::{Link, Manner};
 use members::Role;
 pub(crate) use members::{Keeper, Listeners, MemberMailbox, Numbers};
 use outbox::Outbox;
 pub(crate) use parcel::{AskParcel, Parcel, TellParcel};
+use replica::Linked;
 use timers::{AHEAD, Timers};
 use turns::WhileReachable;
 
@@ -52,11 +56,20 @@ pub struct BreakerActor {
     holding: Option<Box<Holding>>,
     /// What it has to do with a family of breakers.
     role: Role,
+    /// There where its record is shared.
+    linked: Option<Box<Linked>>,
 }
 
 impl BreakerActor {
     pub(crate) fn new(circuit: Circuit, gate: Arc<Gate>) -> Self {
         Self::in_role(Role::Alone, circuit, gate, 0)
+    }
+
+    /// One whose record is shared.
+    pub(crate) fn linked(circuit: Circuit, gate: Arc<Gate>, link: Arc<Link>) -> Self {
+        let mut actor = Self::new(circuit, gate);
+        actor.linked = Some(Box::new(Linked::new(link)));
+        actor
     }
 
     fn in_role(role: Role, circuit: Circuit, gate: Arc<Gate>, seq: u64) -> Self {
@@ -69,6 +82,7 @@ impl BreakerActor {
             account: Account::default(),
             holding: None,
             role,
+            linked: None,
         }
     }
 
@@ -98,10 +112,13 @@ impl BreakerActor {
         self.tend_held(ctx, now);
         let result = decide(self, now);
         let again = self.tend_held(ctx, now);
+        self.ask_for_leave(now);
         self.publish(ctx, now);
         self.account.close(self.circuit.calls(), self.gate.meter());
+        self.account.hold(self.waiting(), self.gate.meter());
         self.set_held_timer(ctx, again, now);
         self.answer_held(now);
+        self.turn_to_store(ctx);
         self.take_turns(ctx);
         let lost_probes = self.circuit.calls().lost_probes.saturating_sub(lost_before);
         (result, self.outbox(lost_probes))
@@ -181,7 +198,7 @@ impl BreakerActor {
             let (from, to, cause) = (transition.from, transition.to, transition.cause);
             self.gate.meter().transition(from, to, cause);
             let name = Arc::clone(self.gate.name());
-            let event = StateChanged::new(name, self.seq, transition);
+            let event = StateChanged::new(name, self.seq, transition, self.circuit.config());
             let news = outbox.news(self);
             news.events.push(event);
         }
@@ -205,7 +222,8 @@ impl BreakerActor {
     fn present(&mut self, ctx: &mut Context<Self>) -> StateChanged {
         let (present, outbox) = self.step(ctx, |circuit, now| circuit.present(now));
         outbox.deliver();
-        StateChanged::new(Arc::clone(self.gate.name()), self.seq, present)
+        let name = Arc::clone(self.gate.name());
+        StateChanged::new(name, self.seq, present, self.circuit.config())
     }
 }
 
@@ -219,9 +237,11 @@ fn notice(circuit: &Circuit, timed: bool, ticking: bool, now: Timestamp) -> Noti
     };
     let counts = rated && state == CircuitState::Closed;
     let tallies = counts && timed;
+    let asked = circuit.is_ramping(now) || circuit.asks_first();
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
-        .with(Flags::RAMP.when(circuit.is_ramping(now)))
+        .with(Flags::RAMP.when(state == CircuitState::Closed && asked))
+        .with(Flags::DIAL.when(state == CircuitState::Open && circuit.config().enforcement() < 1.0))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !timed))
@@ -248,7 +268,10 @@ impl Actor for BreakerActor {
         }
         ctx.spawn(WhileReachable);
         // What fell due meanwhile has no timer any more.
-        let ((), outbox) = self.step(ctx, Circuit::advance);
+        let ((), outbox) = self.step_by(ctx, |actor, now| {
+            actor.circuit.advance(now);
+            actor.join_if_there(now);
+        });
         outbox.deliver();
         self.start_members(ctx);
     }
@@ -264,6 +287,7 @@ impl Drop for BreakerActor {
         if let Some(holding) = self.holding.take() {
             let family = self.listeners().map(AsRef::as_ref);
             quietly(|| holding.end(&self.gate, family));
+            self.account.hold(0, self.gate.meter());
         }
     }
 }

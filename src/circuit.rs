@@ -40,6 +40,7 @@ mod probe;
 mod ramp;
 mod record;
 mod refused;
+mod replica;
 mod settlement;
 pub(crate) mod shared;
 mod sharing;
@@ -56,8 +57,10 @@ use std::time::Duration;
 
 pub use lifetime::Lifetime;
 pub use permit::Permit;
+pub(crate) use permit::SPARED;
 pub use record::Record;
 pub use refused::{Reason, Refused};
+pub(crate) use replica::{Request, Terms, Ticket};
 pub(crate) use settlement::Ending;
 pub use settlement::{Panicked, Settlement};
 pub(crate) use since::Since;
@@ -174,6 +177,9 @@ impl Circuit {
         now: Timestamp,
     ) -> Result<Permit, Refused> {
         let now = self.begin(now);
+        if let Some(probe) = self.admit_by_leave(now)? {
+            return Ok(probe);
+        }
         if let Some(refused) = self.refusal(now).or_else(|| self.ramp_refusal(now)) {
             return Err(refused);
         }
@@ -246,7 +252,11 @@ impl Circuit {
         let ending = self.aged(ending, admitted, now, slot.is_some());
         match (&mut self.record.phase, slot) {
             (Phase::Closed(_) | Phase::Ramping { .. }, None) => self.end_while_closed(ending, now),
-            (Phase::HalfOpen { .. }, Some(slot)) => self.end_probe(slot, ending, now),
+            (Phase::HalfOpen { .. }, Some(slot)) => {
+                if !self.settle_there(slot, ending, now) {
+                    self.end_probe(slot, ending, now);
+                }
+            }
             (
                 Phase::Forced(Order {
                     kind: OrderKind::Closed,
@@ -285,6 +295,9 @@ impl Circuit {
     }
 
     fn end_while_closed(&mut self, ending: Ending, now: Timestamp) {
+        if self.record_there(ending, now) {
+            return;
+        }
         let Ending::Outcome { outcome, slow } = ending else {
             return;
         };
@@ -436,6 +449,7 @@ impl Circuit {
         let from = self.record.state();
         self.record.phase = phase;
         self.record.epoch = self.epoch_after(cause, now);
+        self.note_own_change(cause);
         let to = self.record.state();
         if from == to {
             return;
@@ -449,6 +463,7 @@ impl Circuit {
             epoch: self.record.epoch,
             evidence: self.complete(evidence),
         };
+        self.note_last(&transition);
         self.news.push_transition(transition);
     }
 

@@ -51,10 +51,12 @@ pub(crate) use meter::{Change, Counts};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
-use crate::circuit::{CircuitState, Permit, Reason};
+use crate::circuit::{CircuitState, Panicked, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
-use crate::error::{Origin, Rejected};
+use crate::error::{Dial, Origin, Rejected};
+use crate::random::RandomSource;
+use crate::report;
 use stripe::Stripes;
 use sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
@@ -100,6 +102,8 @@ pub(crate) struct Unsent {
     pub(crate) rejected: u64,
     pub(crate) late: u64,
     pub(crate) ignored: u64,
+    /// Those that were refused and went to their targets all the same, whoever found so.
+    pub(crate) simulated: u64,
 }
 
 /// The part of a breaker that its actor and its handles share.
@@ -126,7 +130,7 @@ pub(crate) struct Gate {
     restarts: AtomicU32,
     stripes: Stripes,
     meter: Meter,
-    /// In whose name calls are rejected.
+    /// In whose name calls are rejected, and which of those that are refused.
     origin: Arc<Origin>,
     /// Whether there is something in `letters`.
     has_letters: AtomicBool,
@@ -139,6 +143,7 @@ impl Gate {
     pub(crate) fn new(
         name: &Arc<str>,
         clock: &Arc<dyn Clock>,
+        random: &Arc<dyn RandomSource>,
         config: BreakerConfig,
         timed: bool,
         notice: Notice,
@@ -164,7 +169,11 @@ impl Gate {
             restarts: AtomicU32::new(0),
             stripes: Stripes::new(notice.epoch),
             meter,
-            origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
+            origin: Origin::new(
+                Arc::clone(name),
+                Arc::clone(clock),
+                Dial::new(Arc::clone(random)),
+            ),
             has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
             config: Mutex::new(config.clone()),
@@ -211,11 +220,50 @@ impl Gate {
             if looks && self.is_over(until) {
                 return self.question(word);
             }
+            if word.is_dialled()
+                && let Some(admission) = self.admit_dialled(word, until)
+            {
+                return admission;
+            }
             rejecting.count();
             self.meter.reject(reason);
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
             return Admission::Reject(Rejected::new(&self.origin, reason, word.epoch(), until));
         }
+    }
+
+    /// Decides about a call that an open breaker refuses and may not reject; `None` if it does.
+    #[cold]
+    fn admit_dialled(self: &Arc<Self>, word: Word, until: u64) -> Option<Admission> {
+        // As rejections have it, among which these calls are not counted.
+        let looks = self.stripes.mine().is_nth_simulated(LOOK_EVERY);
+        if looks && self.is_over(until) {
+            return Some(self.question(word));
+        }
+        self.spares(Reason::Open)
+            .then_some(Admission::Pass(Word::SPARED))
+    }
+
+    /// Draws whether a call that is refused for `reason` goes to its target all the same, and counts it then
+    /// (R37).
+    pub(crate) fn spares(&self, reason: Reason) -> bool {
+        let panicked = || report::decision_panicked(self.name(), Panicked::RandomSource);
+        let spares = self.origin.dial.spares(reason, panicked);
+        if spares {
+            self.stripes.mine().simulated();
+            self.meter.simulate(reason);
+        }
+        spares
+    }
+
+    /// The share of refused calls that is rejected.
+    pub(crate) fn enforcement(&self) -> f64 {
+        self.origin.dial.share()
+    }
+
+    /// Whether nothing is rejected for `reason`.
+    pub(crate) fn spares_all(&self, reason: Reason) -> bool {
+        self.origin.dial.spares_all(reason)
     }
 
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
@@ -227,13 +275,16 @@ impl Gate {
         if let Some(question) = OnItsWay::new(self, |gate| &gate.asked, most) {
             return Admission::Ask(question);
         }
-        self.stripes.for_rejection().count();
-        let until = Some(self.clock().now() + NO_ROOM_RETRY);
         let reason = if word.is_ramping() {
             Reason::RampUp
         } else {
             Reason::ProbesInUse
         };
+        if self.spares(reason) {
+            return Admission::Pass(Word::SPARED);
+        }
+        self.stripes.for_rejection().count();
+        let until = Some(self.clock().now() + NO_ROOM_RETRY);
         self.meter.reject(reason);
         let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
@@ -514,6 +565,7 @@ impl Gate {
                 .map_or(NEVER, |slow| micros(slow.duration)),
             Ordering::Relaxed,
         );
+        self.origin.dial.set(config.enforcement());
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 

@@ -71,6 +71,7 @@
 //! | a readiness probe | [`Breakers::health`] |
 //! | choosing settings, alerts, reading events, a runbook | [`guide`] |
 //! | metrics, with the feature `metrics` | `Breakers::record_metrics` |
+//! | trying settings out before they reject anything | [`enforcement`](BreakerConfigBuilder::enforcement), [`guide::numbers`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
 //! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
 //! | messages without a reply | [`Breaker::tell`], [`TellError`] |
@@ -121,14 +122,14 @@ pub use circuit::{Calls, Cause, Circuit, CircuitState, Evidence, Reason, Record}
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold, RampUp};
 pub use error::{AskError, CallError, CreateError, Rejected, TellError};
-pub use event::{DropReason, HeldDropped, Lagged, StateChanged, Transitions};
+pub use event::{DropReason, HeldDropped, Lagged, StateChanged, StoreEvent, Transitions};
 pub use family::{Family, FamilyCall};
 pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};
 pub use random::{RandomSource, ThreadRandom};
-pub use store::{MemoryStore, Store, StoreError};
+pub use store::{Consistency, MemoryStore, Store, StoreError};
 #[cfg(feature = "redis")]
 pub use store::{RedisStore, RedisStoreBuilder};
 pub use supervisor::{

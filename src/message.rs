@@ -11,12 +11,15 @@ use tokio::sync::oneshot;
 
 use crate::actor::{HeldCounts, MemberMailbox, Parcel};
 use crate::caught::Quiet;
-use crate::circuit::{self, Permit, Record};
+use crate::circuit::{self, Permit, Record, Ticket};
+#[cfg(doc)]
+use crate::config::BreakerConfigBuilder;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, HeldDropped, StateChanged};
 use crate::gate::{End, Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
+use crate::store::View;
 
 /// An ask that the breaker makes itself, in every state: it admits it, sends it to the target from a
 /// task of its own, settles it and passes the reply on.
@@ -135,6 +138,9 @@ pub struct Snapshot {
     pub circuit: circuit::Snapshot,
     /// The settings in force.
     pub config: BreakerConfig,
+    /// How many calls were refused and went to their targets all the same, since not all that is refused is
+    /// [enforced](BreakerConfigBuilder::enforcement) (R37). They are not among the rejected.
+    pub simulated_rejections: u64,
     /// How many actors and streams are told of changes.
     pub subscribers: usize,
     /// How many events they missed, all together, because they were too slow.
@@ -357,6 +363,25 @@ pub(crate) struct Settle {
     pub(crate) _owed: Option<OnItsWay>,
 }
 
+/// What the store that a breaker shares its record through answers and tells.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) enum FromStore {
+    /// What became of a request; `None`: it is not known.
+    Answered {
+        ticket: Ticket,
+        view: Option<Box<View>>,
+    },
+    /// Another process changed the record.
+    Heard(Box<View>),
+    /// The store is there, and its time is so many microseconds ahead.
+    Joined { ahead: i64 },
+    /// It is not there any more.
+    Cut,
+    /// Changes may have been missed.
+    Refresh,
+}
+
 /// Asks for leave to make one call outside the actor.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Grant, Rejected>")]
@@ -371,7 +396,8 @@ pub(crate) struct Acquire {
 pub(crate) enum Grant {
     /// As a probe.
     Probe(Held),
-    /// The circuit is closed; the epoch tells which closed window counts it.
+    /// The circuit is closed, and the epoch tells which closed window counts it; or it refused the call, which
+    /// none counts.
     Closed(Permit),
 }
 

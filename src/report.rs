@@ -9,6 +9,7 @@ use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::Panicked;
 use crate::clock::Timestamp;
 use crate::event::{HeldDropped, StateChanged};
+use crate::store::StoreError;
 
 /// One target for everything, to filter by.
 const TARGET: &str = "actix_circuit_breaker";
@@ -31,6 +32,7 @@ pub(crate) fn transition(event: &StateChanged) {
             attempt = evidence.attempt,
             until = evidence.until.map(Timestamp::as_micros),
             reason = evidence.reason.as_deref(),
+            simulated = event.simulated,
             "circuit breaker changed its state"
         );
     });
@@ -45,6 +47,35 @@ pub(crate) fn order(breaker: &str, order: &str, ttl: Option<Duration>, reason: O
             ttl = ttl.map(|ttl| tracing::field::display(humantime::format_duration(ttl))),
             reason,
             "circuit breaker was given an order"
+        );
+    });
+}
+
+pub(crate) fn store_degraded(error: &StoreError) {
+    quietly(|| {
+        warn!(
+            target: TARGET,
+            error = %error,
+            "the store of circuit breakers does not answer: each process is on its own"
+        );
+    });
+}
+
+pub(crate) fn store_recovered(away: Duration) {
+    quietly(|| {
+        info!(
+            target: TARGET,
+            away = %humantime::format_duration(away),
+            "the store of circuit breakers answers again"
+        );
+    });
+}
+
+pub(crate) fn store_corrupt(breaker: &str) {
+    quietly(|| {
+        warn!(
+            target: TARGET,
+            breaker, "the shared record of a circuit breaker cannot be read, and counts as none"
         );
     });
 }

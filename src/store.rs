@@ -1,6 +1,7 @@
-//! Where breakers of several processes share what they remember.
+//! Where breakers of several processes share what they remember: the trait, and what is said through it.
 //! What a step on a shared record does is decided in [`circuit`](crate::circuit); how breakers live with a
-//! store that is slow or away, in `actor/replica.rs` and `supervisor/link.rs`.
+//! store that is slow or away, in `circuit/replica.rs`, `actor/replica.rs` and `supervisor/joining.rs`.
+#![doc = include_str!("store/sharing.md")]
 
 mod memory;
 #[cfg(feature = "redis")]
@@ -52,6 +53,38 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Tells what any process changes, from now on. It ends only with the store.
     fn changes(&self) -> BoxStream<'static, Change>;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn step(
+        &self,
+        breaker: &Arc<str>,
+        config: &BreakerConfig,
+        step: Step,
+    ) -> BoxFuture<'static, Result<View, StoreError>> {
+        (**self).step(breaker, config, step)
+    }
+
+    fn contact(&self) -> BoxFuture<'static, Result<Option<Timestamp>, StoreError>> {
+        (**self).contact()
+    }
+
+    fn changes(&self) -> BoxStream<'static, Change> {
+        (**self).changes()
+    }
+}
+
+/// When breakers ask the store that they share their records through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Consistency {
+    /// At failures and for probes: while calls succeed, nothing is asked. Of what other processes change, a
+    /// breaker is told.
+    #[default]
+    Eventual,
+    /// Before every call as well, as systems do that keep no state of their own. Each call takes a round trip
+    /// longer.
+    Strict,
 }
 
 /// What a store tells of its records.

@@ -5,6 +5,7 @@ mod backoff;
 mod export;
 mod families;
 mod health;
+mod joining;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod registry;
@@ -15,6 +16,7 @@ mod tests;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use actix::dev::channel::{self, AddressReceiver};
 use actix::{Addr, Arbiter, ArbiterHandle, WeakRecipient};
@@ -23,18 +25,19 @@ pub use backoff::{BackoffSupervisor, EndHandle, GaveUp, RestartPolicy};
 use registry::{Entry, FamilyEntry, Registry};
 pub use saved::{Exported, RefusedRecord, RestoreError};
 
-use crate::actor::BreakerActor;
+use crate::actor::{BreakerActor, Link, Manner};
 use crate::breaker::Breaker;
 use crate::circuit::{Circuit, Record};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::CreateError;
-use crate::event::StateChanged;
+use crate::event::{StateChanged, StoreEvent};
 use crate::family::Family;
 use crate::gate::{Gate, Meter};
 use crate::message::Snapshot;
 use crate::random::{RandomSource, ThreadRandom};
 use crate::report;
+use crate::store::{Consistency, Store};
 use export::tell_refused;
 
 /// How many breakers there may be at most, unless it is set otherwise.
@@ -42,6 +45,18 @@ const MAX_BREAKERS: usize = 1_024;
 
 /// How many keys a family keeps at most, unless it is set otherwise.
 const MAX_KEYS: usize = 100_000;
+
+/// How long a breaker waits for its store, unless it is set otherwise.
+const STORE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The longest that a breaker waits for its store.
+const LONGEST_STORE_TIMEOUT: Duration = Duration::from_millis(90);
+
+/// The shortest time after which breakers look at their shared records again.
+const SHORTEST_STORE_POLL: Duration = Duration::from_millis(100);
+
+/// How often breakers look at their shared records, unless it is set otherwise.
+const STORE_POLL: Duration = Duration::from_secs(5);
 
 /// The owner of breakers: makes them by name, finds them, removes them.
 ///
@@ -109,6 +124,8 @@ struct Shared {
     restart: Arc<RestartPolicy>,
     arbiter: ArbiterHandle,
     registry: Mutex<Registry>,
+    /// The way to the store that records are shared through, if they are.
+    link: Option<Arc<Link>>,
     #[cfg(feature = "metrics")]
     telemetry: crate::telemetry::Telemetry,
 }
@@ -122,6 +139,8 @@ pub struct BreakersBuilder {
     max_breakers: usize,
     max_keys: usize,
     restart: RestartPolicy,
+    store: Option<Arc<dyn Store>>,
+    manner: Manner,
 }
 
 impl Default for BreakersBuilder {
@@ -132,6 +151,13 @@ impl Default for BreakersBuilder {
             max_breakers: MAX_BREAKERS,
             max_keys: MAX_KEYS,
             restart: RestartPolicy::new(),
+            store: None,
+            manner: Manner {
+                strict: false,
+                min_reporters: 1,
+                timeout: STORE_TIMEOUT,
+                poll: STORE_POLL,
+            },
         }
     }
 }
@@ -168,6 +194,47 @@ impl BreakersBuilder {
         self
     }
 
+    /// Shares the records of named breakers through a store, with the other processes that have breakers of
+    /// the same names there. Families stay with their process. Default: none.
+    ///
+    /// See [`store`](crate::store) for what holds across processes, and what does not.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Sets when the store is asked. Default: [`Consistency::Eventual`].
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.manner.strict = consistency == Consistency::Strict;
+        self
+    }
+
+    /// Sets how many processes must have reported failures of the window before the shared record trips, so
+    /// that one sick machine does not open it for all. Default: 1; 0 is taken for 1.
+    ///
+    /// A process that has seen enough failures itself to trip does so for itself alone, and recovers by
+    /// itself.
+    pub fn min_reporters(mut self, min_reporters: u32) -> Self {
+        self.manner.min_reporters = min_reporters.max(1);
+        self
+    }
+
+    /// Sets how long a breaker waits for the store before it goes on alone. Default: 50 ms; at most 90 ms,
+    /// which keeps it below the 100 ms that a failing caller waits for its breaker (R21).
+    ///
+    /// It is waited for by callers whose call failed, and by those who would be probes.
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.manner.timeout = timeout.min(LONGEST_STORE_TIMEOUT);
+        self
+    }
+
+    /// Sets how often each breaker looks at its shared record, in case that it was not told of a change.
+    /// Default: 5 s; at least 100 ms.
+    pub fn store_poll(mut self, every: Duration) -> Self {
+        self.manner.poll = every.max(SHORTEST_STORE_POLL);
+        self
+    }
+
     /// Starts on the current arbiter.
     ///
     /// # Panics
@@ -186,9 +253,16 @@ impl BreakersBuilder {
 
     /// Starts on that arbiter, from any thread.
     pub fn start_in_arbiter(self, arbiter: &ArbiterHandle) -> Breakers {
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let link = self.store.map(|store| {
+            let link = Arc::new(Link::new(store, self.manner, Arc::clone(&clock)));
+            joining::start(&link, arbiter);
+            link
+        });
         Breakers {
             shared: Arc::new(Shared {
-                clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+                clock,
+                link,
                 random: self.random,
                 max_breakers: self.max_breakers,
                 max_keys: self.max_keys,
@@ -310,13 +384,22 @@ impl Breakers {
         let (gate, end) = self
             .start_actor(
                 (name, config, now),
-                record,
-                highest_epoch,
+                (record, highest_epoch, self.shared.link.as_ref()),
                 (receiver, Meter::default()),
-                BreakerActor::new,
+                {
+                    let link = self.shared.link.clone();
+                    move |circuit, gate| match link {
+                        Some(link) => BreakerActor::linked(circuit, gate, link),
+                        None => BreakerActor::new(circuit, gate),
+                    }
+                },
             )
             .ok_or_else(|| CreateError::ArbiterStopped { name: name_again() })?;
-        let entry = Entry::new(Breaker::new(Addr::new(sender), gate), end);
+        let address = Addr::new(sender);
+        if let Some(link) = &self.shared.link {
+            link.enroll(gate.name(), &address);
+        }
+        let entry = Entry::new(Breaker::new(address, gate), end);
         Ok((registry.insert(entry), Found::Made))
     }
 
@@ -347,8 +430,7 @@ impl Breakers {
     fn start_actor(
         &self,
         (name, config, now): (&str, BreakerConfig, Timestamp),
-        record: Option<Record>,
-        highest_epoch: Option<u64>,
+        (record, highest_epoch, link): (Option<Record>, Option<u64>, Option<&Arc<Link>>),
         (receiver, meter): (AddressReceiver<BreakerActor>, Meter),
         make: impl FnOnce(Circuit, Arc<Gate>) -> BreakerActor + Send + 'static,
     ) -> Option<(Arc<Gate>, EndHandle)> {
@@ -360,17 +442,21 @@ impl Breakers {
             ..
         } = &*self.shared;
         let shown = config.clone();
-        let random = Arc::clone(random);
+        let drawn = Arc::clone(random);
         let mut circuit = match record {
-            Some(record) => Circuit::restore_with_random(config, record, random, now),
-            None => Circuit::with_random(config, random, now),
+            Some(record) => Circuit::restore_with_random(config, record, drawn, now),
+            None => Circuit::with_random(config, drawn, now),
         };
+        if let Some(link) = link {
+            circuit = circuit.sharing(link.terms());
+        }
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);
         }
         let timed = clock.drives_timers();
         let notice = BreakerActor::first_notice(&circuit, timed, now);
-        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice, meter));
+        let gate = Gate::new(&name.into(), clock, random, shown, timed, notice, meter);
+        let gate = Arc::new(gate);
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,
@@ -439,6 +525,16 @@ impl Breakers {
     /// included; of each named breaker the present state first. See [`Subscribe`](crate::message::Subscribe).
     pub fn subscribe(&self, subscriber: impl Into<WeakRecipient<StateChanged>>) {
         self.registry().subscribe(subscriber.into());
+    }
+
+    /// Tells an actor of losing the store that records are shared through, and of finding it again; at once,
+    /// if it is lost now. Without a store there is nothing to tell.
+    ///
+    /// The subscriber is held weakly; one whose mailbox is full misses the event.
+    pub fn subscribe_store(&self, subscriber: impl Into<WeakRecipient<StoreEvent>>) {
+        if let Some(link) = &self.shared.link {
+            link.subscribe(subscriber.into());
+        }
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

@@ -14,13 +14,15 @@ use metrics::{counter, gauge, histogram};
 use crate::caught::quietly;
 use crate::circuit::CircuitState;
 use crate::gate::{Change, Counts, Meter};
-use names::{OUTCOMES, REASONS, STATES};
+use names::{FORCED_OPEN, OUTCOMES, REASONS, STATES};
 
 /// What there is to tell of one breaker or family.
 pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     pub(crate) meter: Meter,
     pub(crate) kind: Kind,
+    /// The share of refused calls that is rejected.
+    pub(crate) enforcement: f64,
 }
 
 /// How its state is told.
@@ -51,6 +53,7 @@ struct Series {
     name: Arc<str>,
     meter: Meter,
     kind: Kind,
+    enforcement: f64,
     told: Counts,
     unguarded: u64,
 }
@@ -77,11 +80,27 @@ impl Telemetry {
         }
         let mut before = std::mem::take(&mut told.series);
         let mut gone = Vec::new();
-        for Source { name, meter, kind } in sources {
+        for source in sources {
+            let Source {
+                name,
+                meter,
+                kind,
+                enforcement,
+            } = source;
             let known = before.remove(&name);
             let (series, other) = match known {
-                Some(known) if known.meter.is(&meter) => (Series { kind, ..known }, None),
-                other => (Series::new(Arc::clone(&name), meter, kind), other),
+                Some(known) if known.meter.is(&meter) => {
+                    let known = Series {
+                        kind,
+                        enforcement,
+                        ..known
+                    };
+                    (known, None)
+                }
+                other => {
+                    let name = Arc::clone(&name);
+                    (Series::new(name, meter, kind, enforcement), other)
+                }
             };
             gone.extend(other);
             told.series.insert(name, series);
@@ -111,11 +130,12 @@ impl Drop for Telemetry {
 }
 
 impl Series {
-    fn new(name: Arc<str>, meter: Meter, kind: Kind) -> Self {
+    fn new(name: Arc<str>, meter: Meter, kind: Kind, enforcement: f64) -> Self {
         Self {
             name,
             meter,
             kind,
+            enforcement,
             told: Counts::default(),
             unguarded: 0,
         }
@@ -128,7 +148,8 @@ impl Series {
         quietly(|| self.tell_durations());
         quietly(|| {
             let state = self.state();
-            self.show(now.in_flight, now.probes, state, self.kind);
+            self.show([now.in_flight, now.probes, now.held], state, self.kind);
+            self.show_dial(self.enforcement);
         });
     }
 
@@ -150,6 +171,14 @@ impl Series {
         for (reason, (told, now)) in REASONS.into_iter().zip(rejected) {
             let new = take_new(told, now);
             counter!(names::REJECTIONS, "breaker" => name(), "reason" => reason).increment(new);
+        }
+        let simulated = told.simulated.iter_mut().zip(now.simulated);
+        for (reason, (told, now)) in REASONS.into_iter().zip(simulated) {
+            // What an operator ordered is never simulated.
+            if reason != FORCED_OPEN {
+                let new = take_new(told, now);
+                counter!(names::SIMULATED, "breaker" => name(), "reason" => reason).increment(new);
+            }
         }
         for ((from, to, cause), total) in &now.transitions {
             let new = take_new_of(&mut told.transitions, (*from, *to, *cause), *total);
@@ -198,15 +227,24 @@ impl Series {
                 unguarded,
             },
         };
-        quietly(|| self.show(0, 0, None, kind));
+        quietly(|| {
+            self.show([0; 3], None, kind);
+            self.show_dial(0.0);
+        });
     }
 
-    /// Sets all gauges.
-    fn show(&self, in_flight: u64, probes: u64, state: Option<CircuitState>, kind: Kind) {
+    fn show_dial(&self, enforcement: f64) {
+        gauge!(names::ENFORCEMENT, "breaker" => Arc::clone(&self.name)).set(enforcement);
+    }
+
+    /// Sets all gauges but that of the dial.
+    fn show(&self, counts: [u64; 3], state: Option<CircuitState>, kind: Kind) {
+        let [in_flight, probes, held] = counts;
         let name = || Arc::clone(&self.name);
         let set = |gauge: metrics::Gauge, count: u64| gauge.set(as_f64(count));
         set(gauge!(names::IN_FLIGHT, "breaker" => name()), in_flight);
         set(gauge!(names::PROBES, "breaker" => name()), probes);
+        set(gauge!(names::HELD, "breaker" => name()), held);
         let is_order =
             |state| matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed);
         let overrides = match kind {

@@ -5,9 +5,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use actix::{Addr, Context, Handler, MailboxError, Message, ResponseFuture};
+use tokio::sync::oneshot;
 
 use super::BreakerActor;
 use super::outbox::{Order, Told};
+use super::replica::Answered;
 use crate::breaker::{Stopwatch, judge, settle};
 use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::{self, Circuit, Permit, Record, Refused};
@@ -48,9 +50,15 @@ impl BreakerActor {
         }
     }
 
-    fn rejection(&self, refused: Refused) -> Rejected {
-        self.gate
-            .rejection(refused.reason(), refused.epoch(), refused.until())
+    /// Rejects a call that was refused, or lets it go to its target all the same (R37).
+    fn refuse(&mut self, refused: Refused) -> Result<Permit, Rejected> {
+        if self.gate.spares(refused.reason()) {
+            self.circuit.uncount_rejected();
+            return Ok(Permit::spared());
+        }
+        Err(self
+            .gate
+            .rejection(refused.reason(), refused.epoch(), refused.until()))
     }
 }
 
@@ -65,8 +73,9 @@ impl Handler<Settle> for BreakerActor {
             _owed,
         } = message;
         self.timers.note_samples(true);
+        let asked = self.circuit.newest_ticket();
         let ((), outbox) = self.step_by(ctx, |actor, now| actor.end(permit, end, now));
-        if let Some(done) = done {
+        if let Some(done) = done.and_then(|done| self.keep_receipt(asked, done)) {
             // A caller that went away does not wait for it, and one whose waker panics ends nobody else.
             quietly(|| _ = done.send(()));
         }
@@ -75,16 +84,37 @@ impl Handler<Settle> for BreakerActor {
 }
 
 impl Handler<Acquire> for BreakerActor {
-    type Result = Told<Result<Grant, Rejected>>;
+    type Result = Answered<Result<Grant, Rejected>>;
 
     fn handle(&mut self, message: Acquire, ctx: &mut Context<Self>) -> Self::Result {
+        if !self.needs_leave() {
+            return Answered::Now(self.acquire(message, ctx));
+        }
+        let (granted, answer) = oneshot::channel();
+        self.park(message.call_timeout, ctx, |actor, ctx| {
+            let Told { answer, outbox } = actor.acquire(message, ctx);
+            // Who went away meanwhile leaves a probe that gives its slot back.
+            quietly(|| drop(granted.send(answer)));
+            outbox.deliver();
+        });
+        Answered::Later(answer)
+    }
+}
+
+impl BreakerActor {
+    fn acquire(
+        &mut self,
+        message: Acquire,
+        ctx: &mut Context<Self>,
+    ) -> Told<Result<Grant, Rejected>> {
         let (admitted, outbox) = self.step(ctx, |circuit, now| {
             circuit.try_acquire_for(message.call_timeout, now)
         });
+        drop(message);
         let answer = match admitted {
             Ok(permit) if permit.is_probe() => Ok(Grant::Probe(self.gate.hold(permit))),
             Ok(permit) => Ok(Grant::Closed(permit)),
-            Err(refused) => Err(self.rejection(refused)),
+            Err(refused) => self.refuse(refused).map(Grant::Closed),
         };
         Told::new(answer, outbox)
     }
@@ -97,18 +127,42 @@ where
 {
     type Result = ResponseFuture<Result<M::Result, AskError>>;
 
-    fn handle(&mut self, mut ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
-        drop(ask.question.take());
+    fn handle(&mut self, ask: Ask<M>, ctx: &mut Context<Self>) -> Self::Result {
         let call_timeout = ask
             .call_timeout
             .unwrap_or_else(|| self.circuit.config().call_timeout());
+        if !self.needs_leave() {
+            return self.mediate(ask, call_timeout, ctx);
+        }
+        let (sent, reply) = oneshot::channel();
+        self.park(call_timeout, ctx, move |actor, ctx| {
+            let asked = actor.mediate(ask, call_timeout, ctx);
+            // In a task of its own: the probe outlives who asked (R10).
+            actix::spawn(async move { drop(sent.send(asked.await)) });
+        });
+        Box::pin(async move { reply.await.unwrap_or(Err(AskError::Closed)) })
+    }
+}
+
+impl BreakerActor {
+    /// Makes an ask in the breaker's care, if it is admitted.
+    fn mediate<M>(
+        &mut self,
+        mut ask: Ask<M>,
+        call_timeout: Duration,
+        ctx: &mut Context<Self>,
+    ) -> ResponseFuture<Result<M::Result, AskError>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        drop(ask.question.take());
         let (admitted, outbox) = self.step(ctx, |circuit, now| {
             circuit.try_acquire_for(call_timeout, now)
         });
-        let permit = match admitted {
+        let permit = match admitted.or_else(|refused| self.refuse(refused)) {
             Ok(permit) => permit,
-            Err(refused) => {
-                let rejected = self.rejection(refused);
+            Err(rejected) => {
                 outbox.deliver();
                 return Box::pin(std::future::ready(Err(AskError::Rejected(rejected))));
             }
@@ -244,10 +298,11 @@ impl Handler<GetSnapshot> for BreakerActor {
             breaker: Arc::clone(self.gate.name()),
             circuit,
             config: self.circuit.config().clone(),
+            simulated_rejections: unsent.simulated,
             subscribers,
             missed_events,
             restarts: self.gate.restarts(),
-            held: self.holding.as_ref().map_or(0, |all| all.waiting()),
+            held: self.waiting(),
             held_counts: self
                 .holding
                 .as_ref()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::record::Phase;
+use super::shared::Action;
 use super::window::Memory;
 use super::{Cause, Circuit, Evidence};
 use crate::clock::Timestamp;
@@ -73,6 +74,12 @@ impl Circuit {
         let ttl = ttl.map(|ttl| span("ttl", ttl)).transpose()?;
         let now = self.begin(now);
         self.record.newest = now;
+        let known = self.shared_version();
+        let told = Action::Force {
+            kind: kind.into(),
+            ttl,
+            reason: Arc::clone(&reason),
+        };
         let order = Order {
             kind,
             until: ttl.map(|ttl| now + ttl),
@@ -82,6 +89,7 @@ impl Circuit {
             && present.kind == kind
         {
             *present = order;
+            self.tell_order(told, known, now);
             return Ok(());
         }
         self.record.attempt = 0;
@@ -91,6 +99,7 @@ impl Circuit {
             Evidence::default(),
             now,
         );
+        self.tell_order(told, known, now);
         Ok(())
     }
 
@@ -98,8 +107,10 @@ impl Circuit {
     pub fn release(&mut self, now: Timestamp) {
         let now = self.begin(now);
         if matches!(self.record.phase, Phase::Forced(_)) {
+            let known = self.shared_version();
             self.record.newest = now;
             self.close(Cause::Released, Evidence::default(), now);
+            self.tell_order(Action::Release, known, now);
         }
     }
 
@@ -107,12 +118,22 @@ impl Circuit {
     /// are under way come late (R24).
     pub fn reset(&mut self, now: Timestamp) {
         let now = self.begin(now);
+        let known = self.shared_version();
         self.record.newest = now;
         if matches!(self.record.phase, Phase::Forced(_)) {
             self.record.attempt = 0;
             self.record.epoch = self.epoch_after(Cause::Reset, now);
+            self.note_own_change(Cause::Reset);
         } else {
             self.close(Cause::Reset, Evidence::default(), now);
+        }
+        self.tell_order(Action::Reset, known, now);
+    }
+
+    /// Cuts a break that is longer than the settings allow (R3).
+    pub(super) fn cap_break(&mut self, now: Timestamp) {
+        if let Phase::Open { until } = &mut self.record.phase {
+            *until = (*until).min(now + self.config.longest_break());
         }
     }
 

@@ -66,6 +66,9 @@ impl Circuit {
             return;
         }
         self.calls.successes = self.calls.successes.saturating_add(batch);
+        if self.record_successes_there(batch, now) {
+            return;
+        }
         if let Some(memory) = self.record.phase.memory_mut() {
             let verdict = memory.add_successes(batch, &self.config, now);
             self.act_on(verdict, now);
@@ -97,13 +100,15 @@ impl Circuit {
             .phase
             .memory()
             .is_some_and(|memory| self.config.success_forgets() && memory.newest().is_some())
+            || self.others_remember()
     }
 
     /// Whether the next success could trip; see [`Memory::success_may_trip`].
     pub(crate) fn success_may_trip(&self, now: Timestamp) -> bool {
-        self.record.phase.memory().is_some_and(|memory| {
-            memory.success_may_trip(&self.config, now.max(self.record.newest))
-        })
+        !self.is_led()
+            && self.record.phase.memory().is_some_and(|memory| {
+                memory.success_may_trip(&self.config, now.max(self.record.newest))
+            })
     }
 
     /// When the present bucket of a window of time ends.
@@ -122,6 +127,11 @@ impl Circuit {
     /// What became of the calls so far.
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
+    }
+
+    /// A call that was refused goes to its target all the same, so that it was not rejected (R37).
+    pub(crate) fn uncount_rejected(&mut self) {
+        self.calls.rejected = self.calls.rejected.saturating_sub(1);
     }
 
     /// Counts outcomes that were found to be late outside.

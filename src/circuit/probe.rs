@@ -57,6 +57,11 @@ impl Round {
         self.slots.push(Slot { id, lease_end });
     }
 
+    /// Whether that slot's lease is running.
+    pub(super) fn holds(&self, id: SlotId, now: Timestamp) -> bool {
+        self.running(now).any(|slot| slot.id == id)
+    }
+
     /// The slots that were given out, and when their leases end.
     pub(super) fn slots(&self) -> impl Iterator<Item = (SlotId, Timestamp)> {
         self.slots.iter().map(|slot| (slot.id, slot.lease_end))
@@ -88,7 +93,7 @@ impl Round {
 
     /// Takes a slot back, if it was not passed on; tells whether its lease was running (R13, R16).
     pub(super) fn give_back(&mut self, id: SlotId, now: Timestamp) -> bool {
-        let held = self.running(now).any(|slot| slot.id == id);
+        let held = self.holds(id, now);
         self.slots.retain(|slot| slot.id != id);
         held
     }

@@ -74,6 +74,17 @@ impl Refused {
 }
 
 impl Circuit {
+    /// Why a call is not admitted as a probe before the store has given leave.
+    pub(super) fn no_probe_yet(&self, now: Timestamp) -> Refused {
+        let soon = now + PROBES_IN_USE_RETRY;
+        Refused {
+            reason: Reason::ProbesInUse,
+            epoch: self.record.epoch,
+            until: Some(soon),
+            retry_after: Some(PROBES_IN_USE_RETRY),
+        }
+    }
+
     /// Why a call would not be admitted, by the record as it stands. Whom a ramp-up refuses is drawn.
     pub(super) fn refusal(&self, now: Timestamp) -> Option<Refused> {
         let (reason, until) = match &self.record.phase {

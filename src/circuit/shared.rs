@@ -218,7 +218,8 @@ pub enum Forced {
 pub enum Answer {
     /// What it should.
     Done,
-    /// Nothing: there is no leave to be given ([`Action::Acquire`]).
+    /// Nothing: there is no leave to be given ([`Action::Acquire`]), or too few processes reported failures
+    /// ([`Action::Trip`]).
     Refused,
     /// Nothing, for it knew another version: it was late, or somebody else was faster.
     Stale,
@@ -248,8 +249,8 @@ pub struct SharedRecord {
     /// A number that is raised with every change of state and every reset, never used again: the epoch of
     /// the processes' circuits (R1). 0 where no change is remembered; such a record is closed.
     pub version: u64,
-    /// A number that is raised with every other change, so that of two views of one version the later one
-    /// can be told.
+    /// A number that is raised by every step that writes, to the present instant at least, so that of two
+    /// views of one version the later one can be told.
     pub revision: u64,
     /// How many rounds of probes in a row have failed.
     pub attempt: u32,

@@ -1,7 +1,7 @@
-//! What a circuit has to do with a record that several processes share: nothing, mostly.
-//! A store keeps circuits ([`Stored`](super::Stored)).
+//! What a circuit has to do with a record that several processes share: nothing, mostly. A store keeps
+//! such records ([`Stored`](super::Stored)), a process has a circuit beside it ([`replica`](super::replica)).
 
-use super::record::Phase;
+use super::replica::Replica;
 use super::{Cause, Circuit, next_epoch};
 use crate::clock::Timestamp;
 
@@ -13,34 +13,49 @@ pub(super) struct Sharing(Option<Box<Part>>);
 enum Part {
     /// The circuit is the shared record itself; its next epoch is at least this.
     Store { floor: u64 },
+    /// The circuit stands beside one.
+    Replica(Replica),
 }
 
 impl Sharing {
+    pub(super) fn as_replica(replica: Replica) -> Self {
+        Self(Some(Box::new(Part::Replica(replica))))
+    }
+
     /// Has epochs follow the shared time, so that those of different processes differ.
     pub(super) fn number_from(&mut self, least: u64, now: Timestamp) {
         self.0 = Some(Box::new(Part::Store {
             floor: least.max(now.as_micros()),
         }));
     }
-}
 
-impl Circuit {
-    /// The epoch after the present one. That of an order whose time is over follows from the record alone,
-    /// since each process ends it by itself.
-    pub(super) fn epoch_after(&self, cause: Cause, now: Timestamp) -> u64 {
-        let next = next_epoch(self.record.epoch);
-        match self.sharing.0.as_deref() {
-            Some(Part::Store { floor }) if cause != Cause::Expired => {
-                next.max(*floor).max(now.as_micros())
-            }
-            _ => next,
+    pub(super) fn replica(&self) -> Option<&Replica> {
+        match self.0.as_deref() {
+            Some(Part::Replica(replica)) => Some(replica),
+            _ => None,
         }
     }
 
-    /// Cuts a break that is longer than the settings allow (R3).
-    pub(super) fn cap_break(&mut self, now: Timestamp) {
-        if let Phase::Open { until } = &mut self.record.phase {
-            *until = (*until).min(now + self.config.longest_break());
+    pub(super) fn replica_mut(&mut self) -> Option<&mut Replica> {
+        match self.0.as_deref_mut() {
+            Some(Part::Replica(replica)) => Some(replica),
+            _ => None,
         }
+    }
+}
+
+impl Circuit {
+    /// The epoch after the present one. Where a record is shared, epochs follow the shared time, so that
+    /// those of different processes differ; but that of an order whose time is over follows from the record
+    /// alone, since each process ends it by itself.
+    pub(super) fn epoch_after(&self, cause: Cause, now: Timestamp) -> u64 {
+        let next = next_epoch(self.record.epoch);
+        let floor = match self.sharing.0.as_deref() {
+            _ if cause == Cause::Expired => 0,
+            None => 0,
+            Some(Part::Store { floor }) => (*floor).max(now.as_micros()),
+            Some(Part::Replica(replica)) => replica.epoch_floor(now),
+        };
+        next.max(floor)
     }
 }

@@ -85,11 +85,13 @@ impl Stored {
         let mut is_news = false;
         if writes {
             let changed = present.map_or(0, Self::version) != next.version();
-            next.revision = if changed {
-                0
-            } else {
-                next.revision.saturating_add(1)
-            };
+            // By the time, so that they also grow where a record was lost and given back.
+            let now = step.now.as_micros();
+            next.revision = next
+                .revision
+                .saturating_add(1)
+                .min(Timestamp::MAX.as_micros())
+                .max(now);
             if changed {
                 next.forget();
             }
@@ -121,7 +123,7 @@ impl Stored {
         self.kept_until.is_some_and(|end| end <= now)
     }
 
-    fn version(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         self.circuit.record.epoch
     }
 
@@ -186,7 +188,7 @@ impl Stored {
                 sample,
             } => self.record(*call, *successes, *sample, step),
             Action::Settle { call, ending } => self.settle(*call, *ending, now),
-            Action::Trip => self.trip(now),
+            Action::Trip => self.trip(step.min_reporters, now),
             Action::Force { kind, ttl, reason } => {
                 let kind = OrderKind::from(*kind);
                 // The ttl was looked at by whoever was given the order.
@@ -260,8 +262,7 @@ impl Stored {
         let mark = memory.mark(calls, now);
         let first = memory.first_mark(calls, &self.circuit.config, now);
         self.report(call.process, sample, mark, first);
-        let reporters = u32::try_from(self.reporters.len()).unwrap_or(u32::MAX);
-        let may_trip = reporters >= step.min_reporters;
+        let may_trip = self.reporters() >= step.min_reporters;
         self.circuit.count_successes(successes, may_trip, now);
         // Those successes may have tripped it; what ended after them is late then.
         if let Some(sample) = sample
@@ -273,6 +274,10 @@ impl Stored {
         }
         self.forget_names(first);
         (Answer::Done, true)
+    }
+
+    fn reporters(&self) -> u32 {
+        u32::try_from(self.reporters.len()).unwrap_or(u32::MAX)
     }
 
     /// Takes note of who reports a failure, for as long as it is in the window.
@@ -358,9 +363,12 @@ impl Stored {
         (Answer::Done, true)
     }
 
-    fn trip(&mut self, now: Timestamp) -> (Answer, bool) {
+    fn trip(&mut self, min_reporters: u32, now: Timestamp) -> (Answer, bool) {
         if !self.is_closed() {
             return (Answer::Stale, false);
+        }
+        if self.reporters() < min_reporters {
+            return (Answer::Refused, false);
         }
         let now = self.circuit.begin(now);
         self.circuit.record.newest = now;
@@ -460,7 +468,7 @@ impl Stored {
     }
 
     /// What others have to know.
-    fn share(&self, now: Timestamp) -> SharedRecord {
+    pub(super) fn share(&self, now: Timestamp) -> SharedRecord {
         let Record {
             phase,
             epoch,
@@ -520,7 +528,7 @@ impl Stored {
 
 impl Circuit {
     /// Counts successes that came one after another; whether they may trip is not for it to say.
-    fn count_successes(&mut self, batch: u64, may_trip: bool, now: Timestamp) {
+    pub(super) fn count_successes(&mut self, batch: u64, may_trip: bool, now: Timestamp) {
         if batch == 0 {
             return;
         }

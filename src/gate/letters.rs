@@ -155,7 +155,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
+        if let Some(permit) = self.permit.take()
+            && !permit.is_spared()
+        {
             self.gate
                 .leave(|letters| letters.end(permit, end_of_drop()));
         }

@@ -88,8 +88,7 @@ impl Breakers {
         let (gate, end) = self
             .start_actor(
                 (name, config, now),
-                None,
-                highest_epoch,
+                (None, highest_epoch, None),
                 (receiver, family.meter().clone()),
                 move |circuit, gate| BreakerActor::head(circuit, gate, keeper, listeners),
             )

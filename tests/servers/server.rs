@@ -240,8 +240,9 @@ impl Server {
     /// counts as well, and so does what a client sends when it connects; [`monitor`](Self::monitor) tells them apart.
     pub(crate) fn commands_processed(&self) -> u64 {
         let mut running = self.lock();
-        let ours = running.commands;
         let info = self.ask(&mut running, &["INFO", "stats"]).unwrap();
+        // It does not count itself yet.
+        let ours = running.commands - 1;
         let all = field(&info, "total_commands_processed").unwrap();
         all.parse::<u64>().unwrap() - ours
     }

@@ -114,6 +114,13 @@ function actions.trip()
   if not record.memory then
     return 'stale', false
   end
+  local reporters = 0
+  for _ in pairs(record.memory.reporters) do
+    reporters = reporters + 1
+  end
+  if reporters < step.min_reporters then
+    return 'refused', false
+  end
   record.newest = now
   trip(record, step, rules, now)
   return 'done', true
@@ -210,7 +217,8 @@ local answer, writes = decide()
 local is_news = false
 if writes then
   local changed = record.version ~= known_version
-  record.revision = changed and 0 or record.revision + 1
+  -- By the time, so that they also grow where a record was lost and given back.
+  record.revision = math.max(math.min(record.revision + 1, MAX), step.now)
   is_news = changed or record.phase ~= 'closed' or remembered ~= remembers(record)
   local worthless
   record.kept, worthless = kept_until(record, rules, math.max(step.now, record.newest))

@@ -1,0 +1,310 @@
+//! The way from the breakers of one process to the store that their records are shared through: whether it is
+//! there, what time it is there, and who is to be told. What the store decides, and what is decided without
+//! it, is in `circuit/replica.rs`; who keeps the link going, in `supervisor/joining.rs`.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix::{Addr, WeakAddr, WeakRecipient};
+use futures_core::stream::BoxStream;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::BreakerActor;
+use crate::caught::quietly;
+use crate::circuit::Terms;
+use crate::clock::{Clock, Timestamp};
+use crate::config::BreakerConfig;
+use crate::event::StoreEvent;
+use crate::message::FromStore;
+use crate::report;
+use crate::store::{Change, Step, Store, StoreError, View};
+
+/// How the time of the store has to differ from what was measured before, to be measured anew.
+const TOLERANCE: u64 = 5_000;
+
+/// How breakers share their records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) strict: bool,
+    pub(crate) min_reporters: u32,
+    /// How long a breaker waits for the store.
+    pub(crate) timeout: Duration,
+    /// How often each breaker looks at its record, in case that it was not told of a change.
+    pub(crate) poll: Duration,
+}
+
+/// The link of all breakers of one owner.
+#[derive(Debug)]
+pub(crate) struct Link {
+    store: Arc<dyn Store>,
+    manner: Manner,
+    clock: Arc<dyn Clock>,
+    process: u64,
+    /// The shared time less that of the clock, in microseconds.
+    ahead: AtomicI64,
+    state: Mutex<State>,
+    members: Mutex<HashMap<Arc<str>, WeakAddr<BreakerActor>>>,
+    subscribers: Mutex<Vec<WeakRecipient<StoreEvent>>>,
+    /// Told when the store stops answering.
+    failed: Notify,
+    /// How many steps were asked for.
+    steps: AtomicU64,
+}
+
+/// Whether the store answers.
+#[derive(Debug, Clone)]
+enum State {
+    /// It is not known yet.
+    New,
+    Joined,
+    /// Since when it does not, and why.
+    Away(Timestamp, StoreError),
+}
+
+impl Link {
+    pub(crate) fn new(store: Arc<dyn Store>, manner: Manner, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            manner,
+            clock,
+            process: fastrand::u64(..),
+            ahead: AtomicI64::new(0),
+            state: Mutex::new(State::New),
+            members: Mutex::default(),
+            subscribers: Mutex::default(),
+            failed: Notify::new(),
+            steps: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn manner(&self) -> &Manner {
+        &self.manner
+    }
+
+    /// The terms on which a new circuit shares its record.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            process: self.process,
+            min_reporters: self.manner.min_reporters,
+            strict: self.manner.strict,
+            ahead: self.ahead(),
+        }
+    }
+
+    fn ahead(&self) -> i64 {
+        self.ahead.load(Ordering::Acquire)
+    }
+
+    /// How many steps were asked for so far, each one round trip.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    // For actors.
+
+    /// Has the store make a step; `None` if it does not say what became of it, for which it has as long as
+    /// breakers wait. From then on all of them are on their own.
+    pub(super) fn step(
+        self: &Arc<Self>,
+        breaker: &Arc<str>,
+        config: &BreakerConfig,
+        step: Step,
+    ) -> impl Future<Output = Option<View>> + 'static + use<> {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        let made = self.store.step(breaker, config, step);
+        let link = Arc::clone(self);
+        async move {
+            match timeout(link.manner.timeout, made).await {
+                Ok(Ok(view)) => Some(view),
+                Ok(Err(error)) => {
+                    link.lose(error);
+                    None
+                }
+                Err(_) => {
+                    link.lose(link.too_slow());
+                    None
+                }
+            }
+        }
+    }
+
+    fn too_slow(&self) -> StoreError {
+        let waited = humantime::format_duration(self.manner.timeout);
+        StoreError::Unreachable(format!("no answer within {waited}").into())
+    }
+
+    /// What an actor begins with: `None` while the store is not there.
+    pub(super) fn is_joined(&self) -> Option<i64> {
+        matches!(*self.state(), State::Joined).then(|| self.ahead())
+    }
+
+    pub(super) fn report_corrupt(&self, breaker: &Arc<str>) {
+        report::store_corrupt(breaker);
+        self.tell(&StoreEvent::Corrupt {
+            breaker: Arc::clone(breaker),
+            at: self.clock.now(),
+        });
+    }
+
+    // For who keeps it going.
+
+    /// Adds a breaker, under a name that no other living one has.
+    pub(crate) fn enroll(&self, name: &Arc<str>, breaker: &Addr<BreakerActor>) {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.retain(|_, member| member.upgrade().is_some_and(|member| member.connected()));
+        members.insert(Arc::clone(name), breaker.downgrade());
+    }
+
+    /// Finds out whether the store is there, for at most as long as breakers wait for it.
+    pub(crate) async fn contact(&self) -> Result<(), StoreError> {
+        let before = self.clock.now();
+        let time = match timeout(self.manner.timeout, self.store.contact()).await {
+            Ok(time) => time?,
+            Err(_) => return Err(self.too_slow()),
+        };
+        let is_first = matches!(*self.state(), State::New);
+        // A clock that stands still in between is none to measure by more than once.
+        if let Some(time) = time
+            && (is_first || self.clock.drives_timers())
+        {
+            let now = self.clock.now().max(before);
+            let ahead = difference(time, now);
+            if ahead.abs_diff(self.ahead()) > TOLERANCE {
+                self.ahead.store(ahead, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// The store is there: every breaker joins, or looks at its record again.
+    pub(crate) fn join(&self) {
+        let before = std::mem::replace(&mut *self.state(), State::Joined);
+        let ahead = self.ahead();
+        self.tell_all(|| FromStore::Joined { ahead });
+        if let State::Away(since, _) = before {
+            let away = self.clock.now().since(since);
+            report::store_recovered(away);
+            self.tell(&StoreEvent::Recovered {
+                at: self.clock.now(),
+                away,
+            });
+        }
+    }
+
+    /// The store is not there: every breaker goes on alone.
+    pub(crate) fn lose(&self, error: StoreError) {
+        let at = self.clock.now();
+        {
+            let mut state = self.state();
+            if let State::Away(..) = *state {
+                return;
+            }
+            *state = State::Away(at, error.clone());
+        }
+        self.failed.notify_one();
+        self.tell_all(|| FromStore::Cut);
+        report::store_degraded(&error);
+        self.tell(&StoreEvent::Degraded { at, error });
+    }
+
+    /// Waits until the store stops answering.
+    pub(crate) async fn until_lost(&self) {
+        self.failed.notified().await;
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(*self.state(), State::Away(..))
+    }
+
+    /// Since when the store does not answer, and why.
+    pub(crate) fn away(&self) -> Option<(Timestamp, StoreError)> {
+        match &*self.state() {
+            State::Away(since, error) => Some((*since, error.clone())),
+            State::New | State::Joined => None,
+        }
+    }
+
+    pub(crate) fn changes(&self) -> BoxStream<'static, Change> {
+        self.store.changes()
+    }
+
+    /// Passes on what the store tells.
+    pub(crate) fn pass_on(&self, change: Change) {
+        match change {
+            // Who made it has its own answer, and would take this one for somebody else's.
+            Change::Made { by, .. } if by == self.process => {}
+            Change::Made { breaker, view, .. } => {
+                let member = self.members().get(&breaker).and_then(WeakAddr::upgrade);
+                if let Some(member) = member {
+                    member.do_send(FromStore::Heard(Box::new(view)));
+                }
+            }
+            Change::Missed => self.tell_all(|| FromStore::Refresh),
+        }
+    }
+
+    /// Tells an actor of losing the store and finding it again; at once, if it is lost now.
+    pub(crate) fn subscribe(&self, subscriber: WeakRecipient<StoreEvent>) {
+        if let Some((at, error)) = self.away()
+            && let Some(subscriber) = subscriber.upgrade()
+        {
+            quietly(|| drop(subscriber.try_send(StoreEvent::Degraded { at, error })));
+        }
+        let mut subscribers = self
+            .subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        subscribers.push(subscriber);
+    }
+
+    fn tell(&self, event: &StoreEvent) {
+        let living: Vec<_> = {
+            let mut subscribers = self
+                .subscribers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            subscribers
+                .retain(|subscriber| subscriber.upgrade().is_some_and(|one| one.connected()));
+            subscribers
+                .iter()
+                .filter_map(WeakRecipient::upgrade)
+                .collect()
+        };
+        for subscriber in living {
+            // Who has no room misses it.
+            quietly(|| drop(subscriber.try_send(event.clone())));
+        }
+    }
+
+    fn tell_all(&self, message: impl Fn() -> FromStore) {
+        let members: Vec<_> = self
+            .members()
+            .values()
+            .filter_map(WeakAddr::upgrade)
+            .collect();
+        for member in members {
+            member.do_send(message());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn members(&self) -> MutexGuard<'_, HashMap<Arc<str>, WeakAddr<BreakerActor>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far one instant is ahead of another, in microseconds.
+fn difference(ahead: Timestamp, of: Timestamp) -> i64 {
+    let span = |from: Timestamp, to: Timestamp| {
+        let micros = to.as_micros().saturating_sub(from.as_micros());
+        i64::try_from(micros).unwrap_or(i64::MAX)
+    };
+    span(of, ahead).saturating_sub(span(ahead, of))
+}

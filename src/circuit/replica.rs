@@ -1,0 +1,723 @@
+//! A circuit beside a record that several processes share. While it is joined to the store, it has the store
+//! decide what all of them have to agree on, and takes over what the store shows; while it is apart, it
+//! decides alone, as a circuit without a store does. Either way it admits by itself what needs no probe.
+//!
+//! | | joined | apart, or alone |
+//! | --- | --- | --- |
+//! | a call while closed | admitted | admitted |
+//! | a failure, or a slow call | [`Action::Record`]; the store trips | it trips by what it has seen itself |
+//! | a success | told where it changes the shared record | as ever |
+//! | a probe | [`Action::Acquire`] and [`Action::Settle`] | it gives out slots by itself |
+//! | an order | carried out, then told; told again if another was faster | carried out |
+//!
+//! **How they meet again.** A record's version is its epoch: every change of state makes a higher one, taken
+//! from the shared time. Whoever finds the store at a lower version than its own offers what it remembers; at
+//! a higher one it takes over what is there. So of two histories the one whose last change is newer goes on, a
+//! store that lost a record gets it back, and an open deadline outlives a lost key. Samples of a closed window
+//! are not offered, but for those whose fate in the store is unknown: they are recorded again, under their
+//! names, so that they count once.
+//!
+//! **Alone** is a process that tripped by what it has seen itself, where the store wants more reporters: it
+//! keeps the others out of it until it has recovered, or the store's record changes.
+
+mod requests;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::order::OrderKind;
+use super::permit::SlotId;
+use super::record::Phase;
+use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Step, View};
+use super::window::{self, Verdict};
+use super::{Cause, Circuit, CircuitState, Ending, Permit, Refused, Transition};
+use crate::clock::Timestamp;
+use crate::outcome::Outcome;
+use crate::policy::TripPolicy;
+use requests::{Pending, Requests};
+pub(crate) use requests::{Request, Terms, Ticket};
+
+/// How many samples whose fate is unknown are kept, to be recorded again.
+const UNDELIVERED: usize = 100;
+
+/// How often an order is told again, when another change was faster.
+const ORDER_TRIES: u32 = 3;
+
+/// What a circuit knows of the record it shares.
+#[derive(Debug, Clone)]
+pub(super) struct Replica {
+    terms: Terms,
+    joined: bool,
+    /// The shared time less the process's own, in microseconds.
+    ahead: i64,
+    version: u64,
+    revision: u64,
+    /// The newest request when that was learned: what is answered to a later one is the truth.
+    learned: Ticket,
+    /// Whether the shared record remembers samples, which a success may have to make it forget.
+    remembers: bool,
+    /// Whether it tripped by itself while the others go on.
+    alone: bool,
+    leaves: Vec<Leave>,
+    /// Those of other processes that hold a slot.
+    foreign: Vec<CallId>,
+    /// Successes that the store was not told of yet.
+    successes: u64,
+    requests: Requests,
+    undelivered: VecDeque<Step>,
+    /// How the present state came about, by the process's own time.
+    last: Option<Transition>,
+}
+
+/// Leave that the store gave, and nobody took yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    Probe(SlotId),
+    /// To make one call while closed; asked for where the store is asked first.
+    Pass,
+}
+
+/// Where a view of the record comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The store answered a request that was made with all that is known.
+    Answer,
+    /// It answered one that was made before something else was learned, and may be the older news.
+    Overtaken,
+    /// It told of a change: older news, too, if it took longer than another.
+    Told,
+}
+
+impl Replica {
+    /// The least epoch of a change at `now`.
+    pub(super) fn epoch_floor(&self, now: Timestamp) -> u64 {
+        let now = moved(now, self.ahead).as_micros();
+        now.max(self.version.saturating_add(1))
+    }
+
+    /// Whether the store decides what all processes have to agree on.
+    fn is_led(&self) -> bool {
+        self.joined && !self.alone
+    }
+
+    fn has_leave(&self) -> bool {
+        !self.leaves.is_empty()
+    }
+
+    /// Takes note of a change that the circuit made by itself.
+    fn changed(&mut self, cause: Cause, epoch: u64, to: CircuitState) {
+        match cause {
+            Cause::Tripped if self.terms.min_reporters > 1 => self.alone = true,
+            Cause::Forced | Cause::Released | Cause::Reset => {
+                self.alone = false;
+                self.version = epoch;
+            }
+            _ if self.alone => self.alone = to != CircuitState::Closed,
+            Cause::Expired => self.version = self.version.saturating_add(1),
+            _ => self.version = epoch,
+        }
+        self.begin_anew();
+    }
+
+    /// Takes note of a revision, and of when it was learned.
+    fn learn(&mut self, revision: u64) {
+        self.revision = revision;
+        self.learned = self.requests.newest();
+    }
+
+    /// Forgets what belonged to the state before.
+    fn begin_anew(&mut self) {
+        self.learn(0);
+        self.remembers = false;
+        self.leaves.clear();
+        self.successes = 0;
+    }
+}
+
+/// An instant on a clock that is so many microseconds ahead.
+fn moved(at: Timestamp, ahead: i64) -> Timestamp {
+    let at = at.as_micros();
+    let by = ahead.unsigned_abs();
+    Timestamp::from_micros(if ahead < 0 {
+        at.saturating_sub(by)
+    } else {
+        at.saturating_add(by)
+    })
+}
+
+// What the shell calls.
+impl Circuit {
+    /// Makes it the replica of a record, apart from the store at first. Its epochs follow the shared time as
+    /// far as that is known.
+    pub(crate) fn sharing(mut self, terms: Terms) -> Self {
+        self.record.epoch =
+            moved(Timestamp::from_micros(self.record.epoch), terms.ahead).as_micros();
+        // What was written down by another life is news to the store.
+        let version = match self.record.phase {
+            Phase::Closed(_) => 0,
+            _ => self.record.epoch,
+        };
+        self.sharing = super::Sharing::as_replica(Replica {
+            terms,
+            joined: false,
+            ahead: terms.ahead,
+            version,
+            revision: 0,
+            learned: 0,
+            remembers: false,
+            alone: false,
+            leaves: Vec::new(),
+            foreign: Vec::new(),
+            successes: 0,
+            requests: Requests::default(),
+            undelivered: VecDeque::new(),
+            last: None,
+        });
+        self
+    }
+
+    /// The store is there, and its time is so many microseconds ahead: looks at the record, and has the store
+    /// decide from now on.
+    pub(crate) fn join(&mut self, ahead: i64, now: Timestamp) {
+        let now = self.begin(now);
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.joined = true;
+            replica.ahead = ahead;
+            self.request(Action::Look, Pending::Look, now);
+        }
+    }
+
+    /// The store does not answer: decides what it was asked, and everything from now on.
+    pub(crate) fn cut(&mut self, now: Timestamp) {
+        let now = self.begin(now);
+        let Some(replica) = self.sharing.replica_mut() else {
+            return;
+        };
+        replica.joined = false;
+        replica.leaves.clear();
+        for (step, pending) in replica.requests.take_all() {
+            self.decide_alone(step, pending, now);
+        }
+    }
+
+    /// Looks at the record, and tells what was not told yet.
+    pub(crate) fn refresh(&mut self, now: Timestamp) {
+        let now = self.begin(now);
+        let Some(replica) = self.sharing.replica_mut() else {
+            return;
+        };
+        if !replica.joined
+            || replica
+                .requests
+                .is_under_way(|pending| matches!(pending, Pending::Look))
+        {
+            return;
+        }
+        if replica.is_led() && replica.successes > 0 {
+            self.record_successes(now);
+        }
+        self.request(Action::Look, Pending::Look, now);
+    }
+
+    /// Takes over what the store told of a change that another process made.
+    pub(crate) fn hear(&mut self, view: View, now: Timestamp) {
+        let now = self.begin(now);
+        if let Some(replica) = self.sharing.replica() {
+            let view = view.moved(replica.ahead.saturating_neg());
+            self.take_over(&view, Source::Told, now);
+        }
+    }
+
+    /// Takes what the store answered; `None` if it did not.
+    pub(crate) fn answer(&mut self, ticket: Ticket, view: Option<View>, now: Timestamp) {
+        let Some(view) = view else {
+            self.cut(now);
+            return;
+        };
+        let now = self.begin(now);
+        let Some(replica) = self.sharing.replica_mut() else {
+            return;
+        };
+        // After a cut it was decided without it.
+        let Some((step, pending)) = replica.requests.take(ticket) else {
+            return;
+        };
+        let view = view.moved(replica.ahead.saturating_neg());
+        self.act_on_answer(ticket, step, pending, &view, now);
+    }
+
+    /// The oldest request to the store that was not yet sent.
+    pub(crate) fn pop_request(&mut self) -> Option<Request> {
+        self.sharing.replica_mut()?.requests.pop()
+    }
+
+    /// The ticket of the newest request.
+    pub(crate) fn newest_ticket(&self) -> Option<Ticket> {
+        Some(self.sharing.replica()?.requests.newest())
+    }
+
+    /// Whether a request waits for its answer.
+    pub(crate) fn awaits(&self, ticket: Ticket) -> bool {
+        let replica = self.sharing.replica();
+        replica.is_some_and(|replica| replica.requests.has(ticket))
+    }
+
+    /// Whether the next call can be admitted only with the store's leave, and there is none at hand.
+    pub(crate) fn needs_leave(&self, now: Timestamp) -> bool {
+        let Some(replica) = self.sharing.replica() else {
+            return false;
+        };
+        if !replica.is_led() || replica.has_leave() {
+            return false;
+        }
+        let now = now.max(self.record.newest);
+        match &self.record.phase {
+            Phase::Open { .. } | Phase::HalfOpen { .. } => self.refusal(now).is_none(),
+            Phase::Closed(_) | Phase::Ramping { .. } => replica.terms.strict,
+            Phase::Forced(order) if order.is_over(now) => {
+                order.kind == OrderKind::Open || replica.terms.strict
+            }
+            Phase::Forced(_) => false,
+        }
+    }
+
+    /// Asks the store for leave to make one call whose own timeout is `call_timeout`.
+    pub(crate) fn ask_for_leave(&mut self, call_timeout: std::time::Duration, now: Timestamp) {
+        let now = self.begin(now);
+        let slot = self.next_slot;
+        self.next_slot = slot.wrapping_add(1);
+        if let Some(replica) = self.sharing.replica() {
+            let action = Action::Acquire {
+                call: replica.terms.call(slot),
+                lease: self.config.lease(call_timeout),
+            };
+            self.request(action, Pending::Leave(slot), now);
+        }
+    }
+
+    /// How often leave was asked for and not answered.
+    pub(crate) fn leaves_asked_for(&self) -> usize {
+        self.sharing.replica().map_or(0, |replica| {
+            replica
+                .requests
+                .count(|pending| matches!(pending, Pending::Leave(_)))
+        })
+    }
+
+    /// Gives back the leave that nobody wants any more.
+    pub(crate) fn return_leaves(&mut self, now: Timestamp) {
+        let leaves = match self.sharing.replica_mut() {
+            Some(replica) => std::mem::take(&mut replica.leaves),
+            None => return,
+        };
+        for leave in leaves {
+            if let Leave::Probe(slot) = leave {
+                let now = self.begin(now);
+                self.settle_there(slot, Ending::Gone, now);
+            }
+        }
+    }
+
+    /// Whether the store is asked before every call, and the gate is to let none pass by itself.
+    pub(crate) fn asks_first(&self) -> bool {
+        let replica = self.sharing.replica();
+        replica.is_some_and(|replica| replica.terms.strict && replica.is_led())
+    }
+
+    /// Whether a success has to make the shared record forget something.
+    pub(super) fn others_remember(&self) -> bool {
+        let replica = self.sharing.replica();
+        replica.is_some_and(|replica| {
+            replica.is_led() && replica.remembers && self.config.success_forgets()
+        })
+    }
+
+    /// Whether the store decides what all processes have to agree on.
+    pub(super) fn is_led(&self) -> bool {
+        self.sharing.replica().is_some_and(Replica::is_led)
+    }
+
+    /// Whether it tripped by itself while the others go on.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.sharing.replica().is_some_and(|replica| replica.alone)
+    }
+}
+
+// What the steps of the circuit call.
+impl Circuit {
+    /// Takes note of a change of state that the circuit made by itself.
+    pub(super) fn note_own_change(&mut self, cause: Cause) {
+        let (epoch, state) = (self.record.epoch, self.record.state());
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.changed(cause, epoch, state);
+        }
+    }
+
+    pub(super) fn note_last(&mut self, transition: &Transition) {
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.last = Some(transition.clone());
+        }
+    }
+
+    /// Admits by leave of the store; `Err` where it has to be asked first.
+    pub(super) fn admit_by_leave(&mut self, now: Timestamp) -> Result<Option<Permit>, Refused> {
+        let Some(replica) = self.sharing.replica_mut() else {
+            return Ok(None);
+        };
+        while let Some(leave) = replica.leaves.pop() {
+            match (leave, &self.record.phase) {
+                (Leave::Probe(slot), Phase::HalfOpen { round, .. }) if round.holds(slot, now) => {
+                    self.record.newest = now;
+                    return Ok(Some(Permit {
+                        epoch: self.record.epoch,
+                        admitted: now,
+                        slot: Some(slot),
+                    }));
+                }
+                (Leave::Pass, Phase::Closed(_) | Phase::Ramping { .. }) => return Ok(None),
+                _ => {}
+            }
+        }
+        if self.needs_leave(now) {
+            return Err(self.no_probe_yet(now));
+        }
+        Ok(None)
+    }
+
+    /// Has the store decide what the end of a call means, if it is to; `false`: it is decided here. What is
+    /// remembered here, for when the store is away, is counted at once.
+    pub(super) fn record_there(&mut self, ending: Ending, now: Timestamp) -> bool {
+        let Ending::Outcome { outcome, slow } = ending else {
+            return false;
+        };
+        if outcome == Outcome::Ignored || !self.is_led() {
+            return false;
+        }
+        let failed = outcome == Outcome::Failure;
+        let told = failed || slow || self.is_success_told();
+        self.count_sample(failed, slow, false, now);
+        let Some(replica) = self.sharing.replica_mut() else {
+            return false;
+        };
+        if !told {
+            if matches!(self.config.trip(), TripPolicy::FailureRate { .. }) {
+                replica.successes = replica.successes.saturating_add(1);
+            }
+            return true;
+        }
+        replica.remembers = failed;
+        let action = Action::Record {
+            call: replica.name_sample(),
+            successes: std::mem::take(&mut replica.successes),
+            sample: Some(Sample::new(failed, slow)),
+        };
+        let pending = Pending::Sample {
+            sample: Sample::new(failed, slow),
+            epoch: self.record.epoch,
+        };
+        self.request(action, pending, now);
+        true
+    }
+
+    /// Whether a success changes the shared record.
+    fn is_success_told(&self) -> bool {
+        if self.success_forgets() {
+            return true;
+        }
+        let rated = matches!(self.config.trip(), TripPolicy::FailureRate { .. });
+        self.asks_first() && (rated || self.config.success_forgets())
+    }
+
+    /// Adds successes that were collected outside to those that the store will be told of; `false`: it is
+    /// decided here what they mean.
+    pub(super) fn record_successes_there(&mut self, batch: u64, now: Timestamp) -> bool {
+        if !self.is_led() {
+            return false;
+        }
+        self.count_successes(batch, false, now);
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.successes = replica.successes.saturating_add(batch);
+        }
+        if self.asks_first() {
+            self.record_successes(now);
+        }
+        true
+    }
+
+    fn record_successes(&mut self, now: Timestamp) {
+        let Some(replica) = self.sharing.replica_mut() else {
+            return;
+        };
+        let action = Action::Record {
+            call: replica.name_sample(),
+            successes: std::mem::take(&mut replica.successes),
+            sample: None,
+        };
+        self.request(action, Pending::Beat, now);
+    }
+
+    /// Has the store decide what the end of a probe means, if it is to; `false`: it is decided here.
+    pub(super) fn settle_there(&mut self, slot: SlotId, ending: Ending, now: Timestamp) -> bool {
+        let Some(replica) = self.sharing.replica().filter(|replica| replica.is_led()) else {
+            return false;
+        };
+        let action = Action::Settle {
+            call: replica.terms.call(slot),
+            ending: match ending {
+                Ending::Gone => ProbeEnding::Gone,
+                Ending::Outcome { outcome, .. } => match outcome {
+                    Outcome::Success => ProbeEnding::Success,
+                    Outcome::Failure => ProbeEnding::Failure,
+                    Outcome::Ignored => ProbeEnding::Ignored,
+                },
+            },
+        };
+        let pending = Pending::Probe {
+            slot,
+            ending,
+            epoch: self.record.epoch,
+        };
+        self.request(action, pending, now);
+        true
+    }
+
+    /// Tells the store of an order that was carried out here; `known` is the version it was given under.
+    pub(super) fn tell_order(&mut self, action: Action, known: u64, now: Timestamp) {
+        let Some(replica) = self.sharing.replica().filter(|replica| replica.joined) else {
+            return;
+        };
+        let step = Step::new(
+            replica.terms.process,
+            known,
+            moved(now, replica.ahead),
+            action,
+        )
+        .min_reporters(replica.terms.min_reporters);
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.requests.push(step, Pending::Order { tries: 1 });
+        }
+    }
+
+    /// The version of the shared record as it is known here.
+    pub(super) fn shared_version(&self) -> u64 {
+        self.sharing.replica().map_or(0, |replica| replica.version)
+    }
+}
+
+// Answers.
+impl Circuit {
+    fn act_on_answer(
+        &mut self,
+        ticket: Ticket,
+        step: Step,
+        pending: Pending,
+        view: &View,
+        now: Timestamp,
+    ) {
+        let is_behind = view.record.version < self.shared_version();
+        let source = match self.sharing.replica() {
+            Some(replica) if ticket <= replica.learned => Source::Overtaken,
+            _ => Source::Answer,
+        };
+        match pending {
+            Pending::Order { tries } if view.answer == Answer::Stale && !is_behind => {
+                self.tell_order_again(step, tries, view, now);
+                return;
+            }
+            // The store knows less than this circuit: it decides, and tells.
+            Pending::Sample { .. } | Pending::Probe { .. }
+                if view.answer == Answer::Stale && is_behind =>
+            {
+                self.decide_alone_once(pending, now);
+                self.take_over(view, source, now);
+                return;
+            }
+            _ => {}
+        }
+        self.take_over(view, source, now);
+        match pending {
+            Pending::Look => self.record_again(),
+            Pending::Leave(slot) if view.answer == Answer::Done => self.take_leave(slot, now),
+            Pending::Sample { sample, epoch }
+                if view.answer == Answer::Done && epoch == self.record.epoch =>
+            {
+                self.judge_beside(ticket, sample, view, now);
+            }
+            // Too few others saw it: this process trips for itself.
+            Pending::Trip { epoch }
+                if view.answer == Answer::Refused && epoch == self.record.epoch =>
+            {
+                self.act_on(Verdict::Trip, now);
+            }
+            Pending::Sample { .. }
+            | Pending::Probe { .. }
+            | Pending::Leave(_)
+            | Pending::Order { .. }
+            | Pending::Offer
+            | Pending::Trip { .. }
+            | Pending::Beat => {}
+        }
+    }
+
+    /// What the circuit has to say itself to a sample that the store counted and did not trip on.
+    fn judge_beside(&mut self, ticket: Ticket, sample: Sample, view: &View, now: Timestamp) {
+        if let TripPolicy::Custom(_) = self.config.trip() {
+            let verdict = window::ask_rule(&self.config, view.failures(), now);
+            match verdict {
+                Verdict::Trip if sample.failed => {
+                    let pending = Pending::Trip {
+                        epoch: self.record.epoch,
+                    };
+                    self.request_as(ticket, Action::Trip, pending, now);
+                }
+                Verdict::Trip | Verdict::Stay => {}
+                Verdict::RulePanicked => self.act_on(verdict, now),
+            }
+            return;
+        }
+        let reporters = self
+            .sharing
+            .replica()
+            .map_or(1, |replica| replica.terms.min_reporters);
+        if reporters > 1 {
+            self.judge_alone(sample, now);
+        }
+    }
+
+    /// Trips if what this process has seen itself is enough.
+    fn judge_alone(&mut self, sample: Sample, now: Timestamp) {
+        let sample = window::Sample {
+            failed: sample.failed,
+            slow: sample.slow,
+        };
+        let Some(memory) = self.record.phase.memory() else {
+            return;
+        };
+        let verdict = if let TripPolicy::Custom(_) = self.config.trip() {
+            let failures = memory.instants(&self.config, now);
+            window::ask_rule(&self.config, &failures, now)
+        } else {
+            memory.judge(sample, &self.config, now)
+        };
+        self.act_on(verdict, now);
+    }
+
+    /// Keeps a leave that the store gave, if the record still shows it.
+    fn take_leave(&mut self, slot: SlotId, now: Timestamp) {
+        let leave = match &self.record.phase {
+            Phase::HalfOpen { round, .. } if round.holds(slot, now) => Leave::Probe(slot),
+            Phase::Closed(_) | Phase::Ramping { .. } => Leave::Pass,
+            _ => return,
+        };
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.leaves.push(leave);
+        }
+    }
+
+    /// An order stands here, and something else was faster there: it is told again, on top of that.
+    fn tell_order_again(&mut self, step: Step, tries: u32, view: &View, now: Timestamp) {
+        if tries >= ORDER_TRIES {
+            self.take_over(view, Source::Answer, now);
+            return;
+        }
+        if let Some(replica) = self.sharing.replica_mut() {
+            let version = view.record.version;
+            replica.version = replica.version.max(version);
+            let step = Step { version, ..step };
+            let tries = tries.saturating_add(1);
+            replica.requests.push(step, Pending::Order { tries });
+        }
+    }
+
+    /// Records again what may not have been recorded, if the state is the same as then.
+    fn record_again(&mut self) {
+        if let Some(replica) = self.sharing.replica_mut() {
+            for step in std::mem::take(&mut replica.undelivered) {
+                if step.version == replica.version {
+                    replica.requests.push(step, Pending::Beat);
+                }
+            }
+        }
+    }
+
+    /// Decides what the store was asked and did not answer.
+    fn decide_alone(&mut self, step: Step, pending: Pending, now: Timestamp) {
+        if let (Pending::Sample { .. }, Some(replica)) = (&pending, self.sharing.replica_mut()) {
+            replica.undelivered.push_back(step);
+            while replica.undelivered.len() > UNDELIVERED {
+                replica.undelivered.pop_front();
+            }
+        }
+        self.decide_alone_once(pending, now);
+    }
+
+    fn decide_alone_once(&mut self, pending: Pending, now: Timestamp) {
+        match pending {
+            Pending::Sample { sample, epoch } if epoch == self.record.epoch => {
+                self.judge_alone(sample, now);
+            }
+            Pending::Probe {
+                slot,
+                ending,
+                epoch,
+            } if epoch == self.record.epoch => self.end_probe(slot, ending, now),
+            Pending::Trip { epoch } if epoch == self.record.epoch => {
+                self.act_on(Verdict::Trip, now);
+            }
+            Pending::Sample { .. }
+            | Pending::Probe { .. }
+            | Pending::Leave(_)
+            | Pending::Order { .. }
+            | Pending::Offer
+            | Pending::Trip { .. }
+            | Pending::Look
+            | Pending::Beat => {}
+        }
+    }
+
+    fn request(&mut self, action: Action, pending: Pending, now: Timestamp) {
+        let step = self.step_for(action, now);
+        if let (Some(step), Some(replica)) = (step, self.sharing.replica_mut()) {
+            replica.requests.push(step, pending);
+        }
+    }
+
+    /// Asks for more under a ticket that somebody waits for.
+    fn request_as(&mut self, ticket: Ticket, action: Action, pending: Pending, now: Timestamp) {
+        let step = self.step_for(action, now);
+        if let (Some(step), Some(replica)) = (step, self.sharing.replica_mut()) {
+            replica.requests.push_as(ticket, step, pending);
+        }
+    }
+
+    fn step_for(&mut self, action: Action, now: Timestamp) -> Option<Step> {
+        let draws = matches!(
+            action,
+            Action::Record { .. } | Action::Settle { .. } | Action::Trip
+        );
+        let random = if draws && self.config.jitter() > 0.0 {
+            self.draw()
+        } else {
+            0.0
+        };
+        let replica = self.sharing.replica()?;
+        let now = moved(now, replica.ahead);
+        Some(
+            Step::new(replica.terms.process, replica.version, now, action)
+                .random(random)
+                .min_reporters(replica.terms.min_reporters),
+        )
+    }
+}
+
+impl Replica {
+    /// A name for the next sample.
+    fn name_sample(&mut self) -> CallId {
+        self.terms.call(self.requests.number())
+    }
+}
+
+/// The requests that wait, by ticket.
+type Waiting = BTreeMap<Ticket, (Step, Pending)>;

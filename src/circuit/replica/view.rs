@@ -1,0 +1,315 @@
+//! How a replica takes over what the store shows, and shows what it remembers itself.
+
+use std::sync::Arc;
+
+use super::{Pending, Source, moved};
+use crate::circuit::order::Order;
+use crate::circuit::permit::SlotId;
+use crate::circuit::probe::Round;
+use crate::circuit::record::Phase;
+use crate::circuit::shared::{Action, CallId, SharedPhase, SharedProbe, SharedRecord, View};
+use crate::circuit::window::Memory;
+use crate::circuit::{Cause, Circuit, Transition, next_epoch};
+use crate::clock::Timestamp;
+
+/// Marks the slots of other processes: no slot of one's own has so high a number.
+const FOREIGN: SlotId = 1 << 63;
+
+impl Circuit {
+    /// Takes over what the store shows, if it is newer than what is known here; if it is older, offers what
+    /// is known here.
+    pub(super) fn take_over(&mut self, view: &View, source: Source, now: Timestamp) {
+        let record = &view.record;
+        let is_closed = self.record.phase.memory().is_some();
+        let is_there = self.record.state() == record.phase.state();
+        let Some(replica) = self.sharing.replica_mut() else {
+            return;
+        };
+        let is_truth = source == Source::Answer;
+        if record.version < replica.version {
+            if replica.alone || record.version == 0 && is_closed {
+                // That the record was closed once is all that was forgotten.
+                if is_truth {
+                    replica.version = record.version;
+                    replica.learn(record.revision);
+                    replica.remembers = remembers(record);
+                }
+            } else if source != Source::Overtaken {
+                self.offer(now);
+            }
+            return;
+        }
+        if record.version > replica.version {
+            self.follow(view, now);
+            return;
+        }
+        if record.revision <= replica.revision && !is_truth {
+            return;
+        }
+        if !is_there && !replica.alone {
+            self.follow(view, now);
+            return;
+        }
+        replica.learn(record.revision);
+        replica.remembers = remembers(record);
+        if !replica.alone {
+            self.keep_up(record, now);
+        }
+    }
+
+    /// Offers the store what is remembered here, unless that is under way.
+    fn offer(&mut self, now: Timestamp) {
+        let record = self.shared_record();
+        let Some(replica) = self.sharing.replica().filter(|replica| replica.joined) else {
+            return;
+        };
+        let under_way = |pending: &Pending| matches!(pending, Pending::Offer);
+        if !replica.requests.is_under_way(under_way) {
+            self.request(Action::Offer { record }, Pending::Offer, now);
+        }
+    }
+
+    /// Goes where the shared record went.
+    fn follow(&mut self, view: &View, now: Timestamp) {
+        let record = &view.record;
+        let (from, to) = (self.record.state(), record.phase.state());
+        let known = self.shared_version();
+        let mut told: Vec<Transition> = view
+            .transitions
+            .iter()
+            .filter(|made| made.epoch > known)
+            .cloned()
+            .collect();
+        let fits = told.first().is_some_and(|first| first.from == from)
+            && told.last().is_some_and(|last| last.to == to);
+        if !fits {
+            told.clear();
+            if from != to {
+                told.push(self.missed(record, from, now));
+            }
+        }
+        // One's own epochs may be ahead, if the time at the store was not known at first.
+        let mut epoch = self.record.epoch;
+        for made in &mut told {
+            made.epoch = made.epoch.max(next_epoch(epoch));
+            epoch = made.epoch;
+        }
+        if told.is_empty() {
+            epoch = record.version.max(next_epoch(epoch));
+        }
+        if let Some(replica) = self.sharing.replica_mut() {
+            replica.version = record.version;
+            replica.alone = false;
+            replica.begin_anew();
+            replica.learn(record.revision);
+            replica.remembers = remembers(record);
+        }
+        let phase = self.phase_of(&record.phase, now);
+        self.record.phase = phase;
+        self.record.epoch = epoch;
+        self.record.attempt = record.attempt;
+        self.record.newest = now;
+        for mut transition in told {
+            transition.at = transition.at.min(now);
+            self.since
+                .note(transition.from, transition.to, transition.at);
+            self.note_last(&transition);
+            self.news.push_transition(transition);
+        }
+    }
+
+    /// The change into a state whose way there was missed.
+    fn missed(
+        &self,
+        record: &SharedRecord,
+        from: crate::circuit::CircuitState,
+        now: Timestamp,
+    ) -> Transition {
+        let to = record.phase.state();
+        let last = record.last.as_ref().filter(|last| last.to == to);
+        Transition {
+            from,
+            to,
+            cause: last.map_or(Cause::Present, |last| last.cause),
+            at: last.map_or(now, |last| last.at),
+            epoch: record.version,
+            evidence: last.map(|last| last.evidence.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Takes over what changed within the state.
+    fn keep_up(&mut self, record: &SharedRecord, now: Timestamp) {
+        match &record.phase {
+            SharedPhase::Closed { .. } => {}
+            phase @ (SharedPhase::Open { .. }
+            | SharedPhase::HalfOpen { .. }
+            | SharedPhase::Forced { .. }) => {
+                self.record.phase = self.phase_of(phase, now);
+                self.record.newest = now;
+            }
+        }
+    }
+
+    fn phase_of(&mut self, phase: &SharedPhase, now: Timestamp) -> Phase {
+        let longest = now + self.config.longest_break();
+        match phase {
+            SharedPhase::Closed { ramping_since, .. } => {
+                let memory = Memory::new(&self.config);
+                match ramping_since.filter(|_| self.config.ramp_up().is_some()) {
+                    Some(since) => Phase::Ramping {
+                        since: since.min(now),
+                        memory,
+                    },
+                    None => Phase::Closed(memory),
+                }
+            }
+            SharedPhase::Open { until } => Phase::Open {
+                until: (*until).min(longest),
+            },
+            SharedPhase::HalfOpen {
+                due,
+                probes,
+                successes,
+                inconclusive,
+            } => Phase::HalfOpen {
+                due: (*due).min(now),
+                round: self.round_of(probes, *successes, *inconclusive),
+            },
+            SharedPhase::Forced {
+                kind,
+                until,
+                reason,
+            } => Phase::Forced(Order {
+                kind: (*kind).into(),
+                until: *until,
+                reason: Arc::clone(reason),
+            }),
+        }
+    }
+
+    /// A round by one's own numbers: a probe of this process has the slot that its name says.
+    fn round_of(&mut self, probes: &[SharedProbe], successes: u32, inconclusive: u32) -> Round {
+        let mut round = Round::voted(successes, inconclusive);
+        let Some(replica) = self.sharing.replica_mut() else {
+            return round;
+        };
+        replica.foreign.clear();
+        for probe in probes {
+            let slot = if probe.call.process == replica.terms.process {
+                probe.call.number
+            } else {
+                let index = SlotId::try_from(replica.foreign.len()).unwrap_or(0);
+                replica.foreign.push(probe.call);
+                FOREIGN | index
+            };
+            round.seat(slot, probe.lease_end);
+        }
+        round
+    }
+
+    /// What is remembered here, by the shared time. Samples are not part of it.
+    fn shared_record(&self) -> SharedRecord {
+        let replica = self.sharing.replica();
+        let name = |slot: SlotId| -> Option<CallId> {
+            let replica = replica?;
+            match slot.checked_sub(FOREIGN) {
+                Some(index) => replica.foreign.get(usize::try_from(index).ok()?).copied(),
+                None => Some(replica.terms.call(slot)),
+            }
+        };
+        let closed = |ramping_since| SharedPhase::Closed {
+            remembers: false,
+            failures: Vec::new(),
+            ramping_since,
+        };
+        let record = SharedRecord {
+            version: self.shared_version(),
+            revision: 0,
+            attempt: self.record.attempt,
+            newest: self.record.newest,
+            phase: match &self.record.phase {
+                Phase::Closed(_) => closed(None),
+                Phase::Ramping { since, .. } => closed(Some(*since)),
+                Phase::Open { until } => SharedPhase::Open { until: *until },
+                Phase::HalfOpen { due, round } => SharedPhase::HalfOpen {
+                    due: *due,
+                    probes: round
+                        .slots()
+                        .filter_map(|(slot, end)| Some(SharedProbe::new(name(slot)?, end)))
+                        .collect(),
+                    successes: round.successes(),
+                    inconclusive: round.inconclusive(),
+                },
+                Phase::Forced(order) => SharedPhase::Forced {
+                    kind: order.kind.into(),
+                    until: order.until,
+                    reason: Arc::clone(&order.reason),
+                },
+            },
+            last: replica.and_then(|replica| replica.last.clone()),
+        };
+        record.moved(replica.map_or(0, |replica| replica.ahead))
+    }
+}
+
+fn remembers(record: &SharedRecord) -> bool {
+    matches!(
+        record.phase,
+        SharedPhase::Closed {
+            remembers: true,
+            ..
+        }
+    )
+}
+
+impl View {
+    /// The same by a clock that is so many microseconds ahead.
+    pub(super) fn moved(mut self, ahead: i64) -> Self {
+        self.record = self.record.moved(ahead);
+        for made in &mut self.transitions {
+            move_transition(made, ahead);
+        }
+        self
+    }
+
+    /// The failures that a custom rule looks at.
+    pub(super) fn failures(&self) -> &[Timestamp] {
+        match &self.record.phase {
+            SharedPhase::Closed { failures, .. } => failures,
+            _ => &[],
+        }
+    }
+}
+
+impl SharedRecord {
+    fn moved(mut self, ahead: i64) -> Self {
+        let by = |at: &mut Timestamp| *at = moved(*at, ahead);
+        by(&mut self.newest);
+        match &mut self.phase {
+            SharedPhase::Closed {
+                failures,
+                ramping_since,
+                ..
+            } => failures.iter_mut().chain(ramping_since).for_each(by),
+            SharedPhase::Open { until } => by(until),
+            SharedPhase::HalfOpen { due, probes, .. } => {
+                by(due);
+                for probe in probes {
+                    by(&mut probe.lease_end);
+                }
+            }
+            SharedPhase::Forced { until, .. } => until.iter_mut().for_each(by),
+        }
+        if let Some(last) = &mut self.last {
+            move_transition(last, ahead);
+        }
+        self
+    }
+}
+
+fn move_transition(made: &mut Transition, ahead: i64) {
+    made.at = moved(made.at, ahead);
+    if let Some(until) = &mut made.evidence.until {
+        *until = moved(*until, ahead);
+    }
+}

@@ -1,0 +1,91 @@
+//! Keeps the link to the store going: finds out whether it is there, again and again, and passes on what it
+//! tells. It ends with the last breaker and the last owner.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use actix::ArbiterHandle;
+use futures_util::StreamExt;
+use tokio::time::{sleep, timeout};
+
+use crate::actor::Link;
+
+/// How long a store that is away is left alone, at first and at most.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// Starts what keeps the link going. On an arbiter that has stopped nothing starts, and no breaker does.
+pub(super) fn start(link: &Arc<Link>, arbiter: &ArbiterHandle) {
+    let weak = Arc::downgrade(link);
+    let changes = link.changes();
+    let poll = link.manner().poll;
+    arbiter.spawn(async move {
+        let listening = listen(weak.clone(), changes);
+        futures_util::future::join(keep(weak, poll), listening).await;
+    });
+}
+
+/// Passes on what the store tells, as long as anybody shares.
+async fn listen(
+    link: Weak<Link>,
+    mut changes: futures_core::stream::BoxStream<'static, crate::store::Change>,
+) {
+    loop {
+        // Looked at now and then, since a store may be silent for long.
+        match timeout(LONGEST_RETRY, changes.next()).await {
+            Ok(None) => return,
+            Ok(Some(change)) => {
+                let Some(link) = link.upgrade() else { return };
+                link.pass_on(change);
+            }
+            Err(_) => {
+                if link.strong_count() == 0 {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Looks for the store while it is away, and has breakers look at their records while it is there.
+async fn keep(link: Weak<Link>, poll: Duration) {
+    let mut retry = FIRST_RETRY;
+    loop {
+        let Some(strong) = link.upgrade() else { return };
+        let contact = strong.contact().await;
+        let wait = match contact {
+            Ok(()) => {
+                strong.join();
+                retry = FIRST_RETRY;
+                poll
+            }
+            Err(error) => {
+                strong.lose(error);
+                let wait = retry;
+                retry = retry.saturating_mul(2).min(LONGEST_RETRY);
+                wait
+            }
+        };
+        let is_away = strong.is_away();
+        drop(strong);
+        if is_away {
+            sleep(wait).await;
+        } else {
+            rest(&link, wait).await;
+        }
+    }
+}
+
+/// Waits for so long, or until the store stops answering, or nobody is left.
+async fn rest(link: &Weak<Link>, wait: Duration) {
+    let mut left = wait;
+    while !left.is_zero() {
+        let Some(strong) = link.upgrade() else { return };
+        let slice = left.min(LONGEST_RETRY);
+        // An owner that is gone is not kept for longer than this.
+        if timeout(slice, strong.until_lost()).await.is_ok() {
+            return;
+        }
+        left = left.saturating_sub(slice);
+    }
+}
