@@ -83,6 +83,7 @@
 //! - `metrics`: breakers count their calls, and `Breakers::record_metrics` tells the recorder of the
 //!   [`metrics`](https://docs.rs/metrics) crate, for Prometheus and the like. Without it nothing is counted
 //!   for that, and it costs nothing.
+//! - `redis`: a store for what the breakers of several processes share (`RedisStore`).
 //! - `admin`: the breakers over HTTP (`Admin`), a scope of actix-web with a page, and rejections as its answers.
 
 mod actor;

@@ -89,6 +89,10 @@ pub enum Consistency {
 
 /// What a store tells of its records.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are changes; the other is the rare one"
+)]
 #[non_exhaustive]
 pub enum Change {
     /// A process changed something that others have to know of.

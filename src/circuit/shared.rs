@@ -235,7 +235,7 @@ pub enum Answer {
     Refused,
     /// Nothing, for it knew another version: it was late, or somebody else was faster.
     Stale,
-    /// Nothing, for this sample was counted before.
+    /// Nothing, for this sample, or the success of this probe, was counted before.
     Known,
 }
 
