@@ -804,6 +804,10 @@ async fn the_keys_of_a_family_reject_nothing_either() {
     // R37, R35: the family's dial reaches its keys, those at rest too.
     assert_eq!(family.call("b", bad()).await, failed);
     drop(held);
+    for _ in 0..3 {
+        quiet().await;
+        assert_eq!(family.keys(), ["a", "b"]);
+    }
     let config = consecutive(1).build().unwrap();
     family.reconfigure(config);
     quiet().await;
@@ -869,9 +873,13 @@ async fn so_is_a_family_whose_keys_reject_nothing() {
     fail("at rest").await;
     let awake = family.breaker("awake");
     let status = |open, simulated, status| {
-        let breakers = breakers.clone();
+        let (breakers, keys) = (breakers.clone(), family.clone());
         async move {
-            quiet().await;
+            // Puts those to rest that nobody holds, and has not just been looked for.
+            for _ in 0..3 {
+                quiet().await;
+                assert_eq!(keys.len(), 2);
+            }
             let health = breakers.health().await;
             assert_eq!(health.status, status);
             let family = &health.families[0];
@@ -886,6 +894,8 @@ async fn so_is_a_family_whose_keys_reject_nothing() {
     // One that has settings of its own.
     let own = consecutive(1).build().unwrap();
     awake.reconfigure(own).await.unwrap().unwrap();
+    status(2, 1, HealthStatus::Degraded).await;
+    drop(awake);
     status(2, 1, HealthStatus::Degraded).await;
     family.reconfigure(consecutive(1).build().unwrap());
     status(2, 0, HealthStatus::Degraded).await;
