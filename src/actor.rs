@@ -115,6 +115,7 @@ impl BreakerActor {
         self.ask_for_leave(now);
         self.publish(ctx, now);
         self.account.close(self.circuit.calls(), self.gate.meter());
+        self.account.hold(self.waiting(), self.gate.meter());
         self.set_held_timer(ctx, again, now);
         self.answer_held(now);
         self.turn_to_store(ctx);
@@ -197,7 +198,7 @@ impl BreakerActor {
             let (from, to, cause) = (transition.from, transition.to, transition.cause);
             self.gate.meter().transition(from, to, cause);
             let name = Arc::clone(self.gate.name());
-            let event = StateChanged::new(name, self.seq, transition);
+            let event = StateChanged::new(name, self.seq, transition, self.circuit.config());
             let news = outbox.news(self);
             news.events.push(event);
         }
@@ -221,7 +222,8 @@ impl BreakerActor {
     fn present(&mut self, ctx: &mut Context<Self>) -> StateChanged {
         let (present, outbox) = self.step(ctx, |circuit, now| circuit.present(now));
         outbox.deliver();
-        StateChanged::new(Arc::clone(self.gate.name()), self.seq, present)
+        let name = Arc::clone(self.gate.name());
+        StateChanged::new(name, self.seq, present, self.circuit.config())
     }
 }
 
@@ -239,6 +241,7 @@ fn notice(circuit: &Circuit, timed: bool, ticking: bool, now: Timestamp) -> Noti
     let flags = Flags::default()
         .with(Flags::DUE.when(state == CircuitState::Open && until.is_some_and(|at| at <= now)))
         .with(Flags::RAMP.when(state == CircuitState::Closed && asked))
+        .with(Flags::DIAL.when(state == CircuitState::Open && circuit.config().enforcement() < 1.0))
         .with(Flags::NEAR.when(until.is_some_and(|at| at <= now + AHEAD)))
         .with(Flags::TALLY.when(tallies))
         .with(Flags::TELL.when(circuit.success_forgets() || counts && !timed))
@@ -284,6 +287,7 @@ impl Drop for BreakerActor {
         if let Some(holding) = self.holding.take() {
             let family = self.listeners().map(AsRef::as_ref);
             quietly(|| holding.end(&self.gate, family));
+            self.account.hold(0, self.gate.meter());
         }
     }
 }

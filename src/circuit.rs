@@ -57,6 +57,7 @@ use std::time::Duration;
 
 pub use lifetime::Lifetime;
 pub use permit::Permit;
+pub(crate) use permit::SPARED;
 pub use record::Record;
 pub use refused::{Reason, Refused};
 pub(crate) use replica::{Request, Terms, Ticket};

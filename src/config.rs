@@ -88,6 +88,7 @@ impl RampUp {
 /// | `max_inconclusive` | 10 | 1 or more |
 /// | `hold` | none | see [`Hold`] |
 /// | `ramp_up` | none | `duration` 1 µs up to 2^53 - 1 µs, `initial_share` above 0 and at most 1 |
+/// | `enforcement` | 1 | 0 (shadow mode) to 1 |
 ///
 /// Durations are cut to whole microseconds. In text they carry a unit (`"30s"`, `"1m 30s"`,
 /// `"250ms"`); a bare number is refused. A minute is `m`, a month `M`. Unknown fields are refused.
@@ -149,6 +150,7 @@ impl fmt::Debug for BreakerConfig {
             .field("max_inconclusive", &self.max_inconclusive())
             .field("hold", &self.hold())
             .field("ramp_up", &self.ramp_up())
+            .field("enforcement", &self.enforcement())
             .finish()
     }
 }
@@ -245,6 +247,11 @@ impl BreakerConfig {
     /// Returns how the calls that are admitted grow after a recovery, if they do.
     pub fn ramp_up(&self) -> Option<RampUp> {
         self.checked.settings.ramp_up.as_deref().copied()
+    }
+
+    /// Returns the share of what the breaker refuses that is rejected: 0 in shadow mode.
+    pub fn enforcement(&self) -> f64 {
+        self.checked.settings.enforcement
     }
 
     /// The limit beyond which a call is slow, where the policy has one.

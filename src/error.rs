@@ -1,6 +1,7 @@
 //! What a caller gets instead of a reply, and what goes wrong when a breaker is made.
 //! Settings that are refused: [`ConfigError`](crate::ConfigError).
 
+mod dial;
 mod origin;
 mod tell;
 
@@ -13,6 +14,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use crate::circuit::Reason;
 use crate::clock::Timestamp;
 use crate::config::ConfigError;
+pub(crate) use dial::Dial;
 pub(crate) use origin::Origin;
 pub use tell::TellError;
 
@@ -284,9 +286,11 @@ pub enum CreateError {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use crate::random::ThreadRandom;
 
     fn rejected(until: Option<u64>) -> Rejected {
-        let origin = Origin::new("payments".into(), Arc::new(ManualClock::new()));
+        let dial = Dial::new(Arc::new(ThreadRandom));
+        let origin = Origin::new("payments".into(), Arc::new(ManualClock::new()), dial);
         Rejected::new(&origin, Reason::Open, 1, until.map(Timestamp::from_micros))
     }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::circuit::{Cause, CircuitState, Evidence, Transition};
 use crate::clock::Timestamp;
+use crate::config::BreakerConfig;
 
 pub use dropped::{DropReason, HeldDropped};
 pub(crate) use feed::FeedSender;
@@ -44,10 +45,22 @@ pub struct StateChanged {
     pub seq: u64,
     /// What the breaker knew.
     pub evidence: Evidence,
+    /// Whether the state it tells of rejects nothing: the breaker is in [shadow
+    /// mode](crate::BreakerConfigBuilder::enforcement), with `enforcement` at 0, and `to` is none that an
+    /// operator forced (R37). Where a share is rejected, however small, it is `false`.
+    ///
+    /// It says of `to` what was so when the event was made; a change of the dial is no event.
+    pub simulated: bool,
 }
 
 impl StateChanged {
-    pub(crate) fn new(breaker: Arc<str>, seq: u64, transition: Transition) -> Self {
+    /// The event of a transition under those settings.
+    pub(crate) fn new(
+        breaker: Arc<str>,
+        seq: u64,
+        transition: Transition,
+        config: &BreakerConfig,
+    ) -> Self {
         let Transition {
             from,
             to,
@@ -65,6 +78,7 @@ impl StateChanged {
             epoch,
             seq,
             evidence,
+            simulated: config.enforcement() <= 0.0 && !to.is_forced(),
         }
     }
 }

@@ -441,7 +441,9 @@ impl Shared {
         let config = circuit.config().clone();
         let name = [&self.name, "/", key].concat().into();
         let meter = self.meter.clone();
-        let gate = Arc::new(Gate::new(&name, &self.clock, config, false, notice, meter));
+        let (clock, random) = (&self.clock, &self.random);
+        let gate = Gate::new(&name, clock, random, config, false, notice, meter);
+        let gate = Arc::new(gate);
         let keeper = self.me.clone();
         Breaker::member(
             &self.head,
@@ -468,7 +470,8 @@ impl Shared {
         let notice = BreakerActor::first_notice(&circuit, false, now);
         let name = [&self.name, "/", key].concat().into();
         let meter = self.nowhere.clone();
-        let gate = Gate::new(&name, &self.clock, self.config(), false, notice, meter);
+        let (clock, random) = (&self.clock, &self.random);
+        let gate = Gate::new(&name, clock, random, self.config(), false, notice, meter);
         gate.retire();
         gate.warn_once();
         Breaker::new(self.nobody.clone(), Arc::new(gate))

@@ -51,10 +51,12 @@ pub(crate) use meter::{Change, Counts};
 pub(crate) use word::{Flags, Word};
 
 use crate::caught::quietly;
-use crate::circuit::{CircuitState, Permit, Reason};
+use crate::circuit::{CircuitState, Panicked, Permit, Reason};
 use crate::clock::{Clock, Timestamp, micros};
 use crate::config::BreakerConfig;
-use crate::error::{Origin, Rejected};
+use crate::error::{Dial, Origin, Rejected};
+use crate::random::RandomSource;
+use crate::report;
 use stripe::Stripes;
 use sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
@@ -100,6 +102,8 @@ pub(crate) struct Unsent {
     pub(crate) rejected: u64,
     pub(crate) late: u64,
     pub(crate) ignored: u64,
+    /// Those that were refused and went to their targets all the same, whoever found so.
+    pub(crate) simulated: u64,
 }
 
 /// The part of a breaker that its actor and its handles share.
@@ -126,7 +130,7 @@ pub(crate) struct Gate {
     restarts: AtomicU32,
     stripes: Stripes,
     meter: Meter,
-    /// In whose name calls are rejected.
+    /// In whose name calls are rejected, and which of those that are refused.
     origin: Arc<Origin>,
     /// Whether there is something in `letters`.
     has_letters: AtomicBool,
@@ -139,6 +143,7 @@ impl Gate {
     pub(crate) fn new(
         name: &Arc<str>,
         clock: &Arc<dyn Clock>,
+        random: &Arc<dyn RandomSource>,
         config: BreakerConfig,
         timed: bool,
         notice: Notice,
@@ -164,7 +169,11 @@ impl Gate {
             restarts: AtomicU32::new(0),
             stripes: Stripes::new(notice.epoch),
             meter,
-            origin: Origin::new(Arc::clone(name), Arc::clone(clock)),
+            origin: Origin::new(
+                Arc::clone(name),
+                Arc::clone(clock),
+                Dial::new(Arc::clone(random)),
+            ),
             has_letters: AtomicBool::new(false),
             letters: Mutex::default(),
             config: Mutex::new(config.clone()),
@@ -190,7 +199,7 @@ impl Gate {
     pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
             if word.asks() || word.has(Flags::DUE) {
-                return self.question(word);
+                return self.admit_rarely(word);
             }
             let reason = match word.state() {
                 CircuitState::Open => Reason::Open,
@@ -218,6 +227,64 @@ impl Gate {
         }
     }
 
+    /// Decides where the word does not tell.
+    #[cold]
+    fn admit_rarely(self: &Arc<Self>, word: Word) -> Admission {
+        let dialled = word.is_dialled() && !word.has(Flags::DUE);
+        let admission = dialled.then(|| self.admit_dialled(word)).flatten();
+        admission.unwrap_or_else(|| self.question(word))
+    }
+
+    /// Decides about a call that an open breaker refuses and may not reject (R37); `None` if the break is over
+    /// or the word is no longer the present one, so that the mailbox has to decide.
+    fn admit_dialled(&self, word: Word) -> Option<Admission> {
+        let until = self.deadline(word).load(Ordering::Acquire);
+        if self.load() != word {
+            return None;
+        }
+        let rejecting = self.stripes.for_rejection();
+        // Those that are not rejected are not counted among those that are.
+        let looks = !self.timed
+            || word.has(Flags::NEAR)
+            || rejecting.is_nth(LOOK_EVERY)
+            || self.stripes.mine().is_nth_simulated(LOOK_EVERY);
+        if looks && self.is_over(until) {
+            return None;
+        }
+        if self.spares(Reason::Open) {
+            return Some(Admission::Pass(Word::SPARED));
+        }
+        rejecting.count();
+        let until = (until != NEVER).then(|| Timestamp::from_micros(until));
+        Some(Admission::Reject(self.rejection(
+            Reason::Open,
+            word.epoch(),
+            until,
+        )))
+    }
+
+    /// Draws whether a call that is refused for `reason` goes to its target all the same, and counts it then
+    /// (R37).
+    pub(crate) fn spares(&self, reason: Reason) -> bool {
+        let panicked = || report::decision_panicked(self.name(), Panicked::RandomSource);
+        let spares = self.origin.dial.spares(reason, panicked);
+        if spares {
+            self.stripes.mine().simulated();
+            self.meter.simulate(reason);
+        }
+        spares
+    }
+
+    /// The share of refused calls that is rejected.
+    pub(crate) fn enforcement(&self) -> f64 {
+        self.origin.dial.share()
+    }
+
+    /// Whether nothing is rejected for `reason`.
+    pub(crate) fn spares_all(&self, reason: Reason) -> bool {
+        self.origin.dial.spares_all(reason)
+    }
+
     /// Leaves the decision to the mailbox. Where too many wait for one already, which means that the
     /// actor's arbiter is blocked, there cannot be a probe for all of them; nor is it the time to send
     /// more calls after a recovery.
@@ -227,13 +294,16 @@ impl Gate {
         if let Some(question) = OnItsWay::new(self, |gate| &gate.asked, most) {
             return Admission::Ask(question);
         }
-        self.stripes.for_rejection().count();
-        let until = Some(self.clock().now() + NO_ROOM_RETRY);
         let reason = if word.is_ramping() {
             Reason::RampUp
         } else {
             Reason::ProbesInUse
         };
+        if self.spares(reason) {
+            return Admission::Pass(Word::SPARED);
+        }
+        self.stripes.for_rejection().count();
+        let until = Some(self.clock().now() + NO_ROOM_RETRY);
         self.meter.reject(reason);
         let rejected = Rejected::new(&self.origin, reason, word.epoch(), until);
         Admission::Reject(rejected)
@@ -514,6 +584,7 @@ impl Gate {
                 .map_or(NEVER, |slow| micros(slow.duration)),
             Ordering::Relaxed,
         );
+        self.origin.dial.set(config.enforcement());
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 

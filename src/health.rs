@@ -16,6 +16,7 @@ use crate::circuit::{CircuitState, Snapshot};
 use crate::clock::{Timestamp, span_as_text};
 use crate::gate::Gate;
 use crate::message::Inspect;
+use crate::store::StoreError;
 
 /// How breakers are, all in all. The worst of them decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -23,10 +24,14 @@ use crate::message::Inspect;
 #[non_exhaustive]
 pub enum HealthStatus {
     /// Every breaker is closed or forced closed, and every actor answered. A closed one may be ramping up; see
-    /// [`ramp_share`](crate::circuit::Snapshot::ramp_share).
+    /// [`ramp_share`](crate::circuit::Snapshot::ramp_share). One in
+    /// [shadow mode](crate::BreakerConfigBuilder::enforcement) counts as closed, for it rejects nothing, unless it
+    /// is forced open.
     Up,
     /// No named breaker rejects all calls, but not all is well: one is half-open, or open with its break
-    /// over, so that the next call is a probe; an actor is silent or gone; a key of a family is not closed.
+    /// over, so that the next call is a probe, or open and rejects a
+    /// [share](crate::BreakerConfigBuilder::enforcement) of calls; an actor is silent or gone; a key of a family
+    /// is not closed; the store that records are shared through is away.
     Degraded,
     /// A named breaker rejects all calls: it is open and its break is not over, or it is forced open.
     Down,
@@ -63,6 +68,20 @@ pub struct Health {
     pub breakers: Vec<BreakerHealth>,
     /// Every family, by name.
     pub families: Vec<FamilyHealth>,
+    /// There while the store that records are shared through does not answer, so that each breaker of this
+    /// process is on its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_away: Option<StoreAway>,
+}
+
+/// A store that does not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StoreAway {
+    /// Since when.
+    pub since: Timestamp,
+    /// What it answered last, if anything.
+    pub error: String,
 }
 
 /// A breaker that is not closed, or whose actor did not answer.
@@ -90,6 +109,10 @@ pub struct BreakerHealth {
     pub attempt: u32,
     /// The reason of the operator's order in force.
     pub reason: Option<Arc<str>>,
+    /// Whether the state rejects nothing; see [`StateChanged::simulated`](crate::StateChanged::simulated).
+    pub simulated: bool,
+    /// Whether the state rejects a share of what it refuses: `enforcement` is above 0 and below 1.
+    pub partial: bool,
     /// Whether the actor was heard of.
     pub actor: ActorHealth,
 }
@@ -112,6 +135,9 @@ pub struct FamilyHealth {
     pub forced_open: usize,
     /// How many are forced closed.
     pub forced_closed: usize,
+    /// How many of the open and half-open ones reject nothing, being in
+    /// [shadow mode](crate::BreakerConfigBuilder::enforcement).
+    pub simulated: usize,
     /// How often a breaker was given out that guards nothing; see [`Family::unguarded`](crate::Family::unguarded).
     pub unguarded: u64,
     /// The first of those that are not closed, by key: at most [`LISTED`](Self::LISTED).
@@ -128,7 +154,17 @@ impl Health {
             closed: 0,
             breakers: Vec::new(),
             families: Vec::new(),
+            store_away: None,
         }
+    }
+
+    /// The store is away: nothing is rejected for it, but not all is well.
+    pub(crate) fn lose_store(&mut self, since: Timestamp, error: &StoreError) {
+        self.status = self.status.max(HealthStatus::Degraded);
+        self.store_away = Some(StoreAway {
+            since,
+            error: error.to_string(),
+        });
     }
 
     pub(crate) fn add(&mut self, breaker: BreakerHealth) {
@@ -166,7 +202,8 @@ impl Health {
 }
 
 impl BreakerHealth {
-    pub(crate) fn of(breaker: Arc<str>, snapshot: Snapshot) -> Self {
+    /// As `snapshot` shows it, where so much of what is refused is rejected.
+    pub(crate) fn of(breaker: Arc<str>, snapshot: Snapshot, enforcement: f64) -> Self {
         Self {
             breaker,
             state: snapshot.state,
@@ -177,6 +214,8 @@ impl BreakerHealth {
             retry_after: snapshot.retry_after,
             attempt: snapshot.attempt,
             reason: snapshot.reason,
+            simulated: is_simulated(snapshot.state, enforcement),
+            partial: is_partial(snapshot.state, enforcement),
             actor: ActorHealth::Answers,
         }
     }
@@ -206,6 +245,8 @@ impl BreakerHealth {
             retry_after: until.filter(|_| rejects).map(|until| until.since(now)),
             attempt: 0,
             reason: None,
+            simulated: is_simulated(state, gate.enforcement()),
+            partial: is_partial(state, gate.enforcement()),
             actor,
         }
     }
@@ -214,8 +255,12 @@ impl BreakerHealth {
     pub fn status(&self) -> HealthStatus {
         match self.state {
             CircuitState::ForcedOpen => HealthStatus::Down,
-            CircuitState::Open if !self.probe_due => HealthStatus::Down,
-            CircuitState::Open | CircuitState::HalfOpen => HealthStatus::Degraded,
+            CircuitState::Open if !self.probe_due && !self.simulated && !self.partial => {
+                HealthStatus::Down
+            }
+            CircuitState::Open | CircuitState::HalfOpen if !self.simulated => {
+                HealthStatus::Degraded
+            }
             _ if self.actor != ActorHealth::Answers => HealthStatus::Degraded,
             _ => HealthStatus::Up,
         }
@@ -225,6 +270,16 @@ impl BreakerHealth {
     pub(crate) fn is_worth_listing(&self) -> bool {
         self.state != CircuitState::Closed || self.actor != ActorHealth::Answers
     }
+}
+
+/// Whether a state rejects nothing where so much of what is refused is rejected.
+fn is_simulated(state: CircuitState, enforcement: f64) -> bool {
+    enforcement <= 0.0 && !state.is_forced()
+}
+
+/// Whether it rejects a share.
+fn is_partial(state: CircuitState, enforcement: f64) -> bool {
+    enforcement > 0.0 && enforcement < 1.0 && !state.is_forced()
 }
 
 impl FamilyHealth {
@@ -240,14 +295,15 @@ impl FamilyHealth {
             half_open: 0,
             forced_open: 0,
             forced_closed: 0,
+            simulated: 0,
             unguarded: 0,
             listed: Vec::new(),
             more: 0,
         }
     }
 
-    /// Counts a key in that state; tells whether it is another than closed.
-    pub(crate) fn count(&mut self, state: CircuitState) -> bool {
+    /// Counts a key in that state, of which so much is rejected; tells whether it is another than closed.
+    pub(crate) fn count(&mut self, state: CircuitState, enforcement: f64) -> bool {
         let counter = match state {
             CircuitState::Closed => return false,
             CircuitState::Open => &mut self.open,
@@ -256,14 +312,16 @@ impl FamilyHealth {
             CircuitState::ForcedClosed => &mut self.forced_closed,
         };
         *counter = counter.saturating_add(1);
+        if is_simulated(state, enforcement) {
+            self.simulated = self.simulated.saturating_add(1);
+        }
         true
     }
 
     /// What this family makes of the whole: never [`HealthStatus::Down`], for one key says nothing of the others.
     pub fn status(&self) -> HealthStatus {
         let is_well = self.actor == ActorHealth::Answers
-            && self.open == 0
-            && self.half_open == 0
+            && self.open.saturating_add(self.half_open) == self.simulated
             && self.forced_open == 0;
         if is_well {
             HealthStatus::Up
@@ -312,7 +370,8 @@ impl Question {
         let actor = match self.sent {
             Sent::Request(request) => match select(pin!(request), deadline).await {
                 Either::Left((Ok(snapshot), _)) => {
-                    return BreakerHealth::of(Arc::clone(self.gate.name()), snapshot);
+                    let name = Arc::clone(self.gate.name());
+                    return BreakerHealth::of(name, snapshot, self.gate.enforcement());
                 }
                 // The message is lost with a context that ends; only some of them end for good.
                 Either::Left((Err(_), _)) if self.gate.is_retired() => ActorHealth::Gone,

@@ -12,12 +12,14 @@ use tokio::sync::oneshot;
 use crate::actor::{HeldCounts, MemberMailbox, Parcel};
 use crate::caught::Quiet;
 use crate::circuit::{self, Permit, Record, Ticket};
+#[cfg(doc)]
+use crate::config::BreakerConfigBuilder;
 use crate::config::{BreakerConfig, ConfigError};
 use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, HeldDropped, StateChanged};
 use crate::gate::{End, Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
-use crate::store::View;
+use crate::store::{Sharing, View};
 
 /// An ask that the breaker makes itself, in every state: it admits it, sends it to the target from a
 /// task of its own, settles it and passes the reply on.
@@ -136,6 +138,9 @@ pub struct Snapshot {
     pub circuit: circuit::Snapshot,
     /// The settings in force.
     pub config: BreakerConfig,
+    /// How many calls were refused and went to their targets all the same, since not all that is refused is
+    /// [enforced](BreakerConfigBuilder::enforcement) (R37). They are not among the rejected.
+    pub simulated_rejections: u64,
     /// How many actors and streams are told of changes.
     pub subscribers: usize,
     /// How many events they missed, all together, because they were too slow.
@@ -146,6 +151,9 @@ pub struct Snapshot {
     pub held: usize,
     /// What became of the messages that were to wait.
     pub held_counts: HeldCounts,
+    /// How the record is shared; `None` where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
 }
 
 impl std::ops::Deref for Snapshot {
@@ -391,7 +399,8 @@ pub(crate) struct Acquire {
 pub(crate) enum Grant {
     /// As a probe.
     Probe(Held),
-    /// The circuit is closed; the epoch tells which closed window counts it.
+    /// The circuit is closed, and the epoch tells which closed window counts it; or it refused the call, which
+    /// none counts.
     Closed(Permit),
 }
 

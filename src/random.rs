@@ -1,10 +1,11 @@
-//! Where jitter and the draws of a ramp-up come from: a trait and the default source.
+//! Where jitter and the draws of a ramp-up and of the dial come from: a trait and the default source.
 //! What is made of a number is decided in [`config`](crate::config) and [`circuit`](crate::circuit).
 
 use crate::caught::caught;
 
 /// A source of uniform numbers, asked once for every break when `jitter` is above 0 (R22), and once for
-/// every call while a ramp-up admits a share of them (R36).
+/// every call while a ramp-up admits a share of them (R36), and once for every call that is refused while a
+/// share of those is rejected (R37), on the thread that makes the call.
 ///
 /// It runs inside the decision, so it must be quick and must not block. A source that panics counts
 /// as 0, and so does a number that is not one; numbers outside \[0, 1\] are moved to the nearer end.

@@ -32,6 +32,7 @@ pub(crate) fn transition(event: &StateChanged) {
             attempt = evidence.attempt,
             until = evidence.until.map(Timestamp::as_micros),
             reason = evidence.reason.as_deref(),
+            simulated = event.simulated,
             "circuit breaker changed its state"
         );
     });

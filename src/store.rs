@@ -1,6 +1,7 @@
-//! Where breakers of several processes share what they remember.
+//! Where breakers of several processes share what they remember: the trait, and what is said through it.
 //! What a step on a shared record does is decided in [`circuit`](crate::circuit); how breakers live with a
-//! store that is slow or away, in `actor/replica.rs` and `supervisor/link.rs`.
+//! store that is slow or away, in `circuit/replica.rs`, `actor/replica.rs` and `supervisor/joining.rs`.
+#![doc = include_str!("store/sharing.md")]
 
 mod memory;
 #[cfg(feature = "redis")]
@@ -14,7 +15,7 @@ use futures_core::stream::BoxStream;
 
 pub use crate::circuit::shared::{
     Action, Answer, CallId, Forced, InvalidCallId, ProbeEnding, Sample, SharedPhase, SharedProbe,
-    SharedRecord, Step, View,
+    SharedRecord, Sharing, Step, View,
 };
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};
@@ -88,6 +89,10 @@ pub enum Consistency {
 
 /// What a store tells of its records.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are changes; the other is the rare one"
+)]
 #[non_exhaustive]
 pub enum Change {
     /// A process changed something that others have to know of.

@@ -442,10 +442,10 @@ impl Breakers {
             ..
         } = &*self.shared;
         let shown = config.clone();
-        let random = Arc::clone(random);
+        let drawn = Arc::clone(random);
         let mut circuit = match record {
-            Some(record) => Circuit::restore_with_random(config, record, random, now),
-            None => Circuit::with_random(config, random, now),
+            Some(record) => Circuit::restore_with_random(config, record, drawn, now),
+            None => Circuit::with_random(config, drawn, now),
         };
         if let Some(link) = link {
             circuit = circuit.sharing(link.terms());
@@ -455,7 +455,8 @@ impl Breakers {
         }
         let timed = clock.drives_timers();
         let notice = BreakerActor::first_notice(&circuit, timed, now);
-        let gate = Arc::new(Gate::new(&name.into(), clock, shown, timed, notice, meter));
+        let gate = Gate::new(&name.into(), clock, random, shown, timed, notice, meter);
+        let gate = Arc::new(gate);
         let end = BackoffSupervisor::start_with_receiver(
             arbiter,
             receiver,

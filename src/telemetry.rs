@@ -14,13 +14,15 @@ use metrics::{counter, gauge, histogram};
 use crate::caught::quietly;
 use crate::circuit::CircuitState;
 use crate::gate::{Change, Counts, Meter};
-use names::{OUTCOMES, REASONS, STATES};
+use names::{FORCED_OPEN, OUTCOMES, REASONS, STATES};
 
 /// What there is to tell of one breaker or family.
 pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     pub(crate) meter: Meter,
     pub(crate) kind: Kind,
+    /// The share of refused calls that is rejected.
+    pub(crate) enforcement: f64,
 }
 
 /// How its state is told.
@@ -34,6 +36,13 @@ pub(crate) enum Kind {
     },
 }
 
+/// What there is to tell of the store that records are shared through.
+#[derive(Clone, Copy)]
+pub(crate) struct StoreSource {
+    pub(crate) is_away: bool,
+    pub(crate) steps: u64,
+}
+
 /// What was told so far.
 #[derive(Default)]
 pub(crate) struct Telemetry(Mutex<Told>);
@@ -44,6 +53,7 @@ struct Told {
     /// Those of the last recording, so no more than there may be breakers.
     series: BTreeMap<Arc<str>, Series>,
     evictions: u64,
+    steps: u64,
 }
 
 /// What was told of one breaker.
@@ -51,6 +61,7 @@ struct Series {
     name: Arc<str>,
     meter: Meter,
     kind: Kind,
+    enforcement: f64,
     told: Counts,
     unguarded: u64,
 }
@@ -65,7 +76,7 @@ fn take_new(told: &mut u64, total: u64) -> u64 {
 
 impl Telemetry {
     /// Tells the recorder of this thread, or the global one. Somebody who is at it already does it for both.
-    pub(crate) fn record(&self, sources: Vec<Source>, evictions: u64) {
+    pub(crate) fn record(&self, sources: Vec<Source>, evictions: u64, store: Option<StoreSource>) {
         let mut told = match self.0.try_lock() {
             Ok(told) => told,
             Err(TryLockError::Poisoned(told)) => told.into_inner(),
@@ -77,11 +88,27 @@ impl Telemetry {
         }
         let mut before = std::mem::take(&mut told.series);
         let mut gone = Vec::new();
-        for Source { name, meter, kind } in sources {
+        for source in sources {
+            let Source {
+                name,
+                meter,
+                kind,
+                enforcement,
+            } = source;
             let known = before.remove(&name);
             let (series, other) = match known {
-                Some(known) if known.meter.is(&meter) => (Series { kind, ..known }, None),
-                other => (Series::new(Arc::clone(&name), meter, kind), other),
+                Some(known) if known.meter.is(&meter) => {
+                    let known = Series {
+                        kind,
+                        enforcement,
+                        ..known
+                    };
+                    (known, None)
+                }
+                other => {
+                    let name = Arc::clone(&name);
+                    (Series::new(name, meter, kind, enforcement), other)
+                }
             };
             gone.extend(other);
             told.series.insert(name, series);
@@ -97,6 +124,13 @@ impl Telemetry {
         }
         let evicted = take_new(&mut told.evictions, evictions);
         quietly(|| counter!(names::EVICTIONS).increment(evicted));
+        if let Some(StoreSource { is_away, steps }) = store {
+            let steps = take_new(&mut told.steps, steps);
+            quietly(|| {
+                gauge!(names::STORE_DEGRADED).set(if is_away { 1.0 } else { 0.0 });
+                counter!(names::STORE_STEPS).increment(steps);
+            });
+        }
     }
 }
 
@@ -111,11 +145,12 @@ impl Drop for Telemetry {
 }
 
 impl Series {
-    fn new(name: Arc<str>, meter: Meter, kind: Kind) -> Self {
+    fn new(name: Arc<str>, meter: Meter, kind: Kind, enforcement: f64) -> Self {
         Self {
             name,
             meter,
             kind,
+            enforcement,
             told: Counts::default(),
             unguarded: 0,
         }
@@ -128,7 +163,8 @@ impl Series {
         quietly(|| self.tell_durations());
         quietly(|| {
             let state = self.state();
-            self.show(now.in_flight, now.probes, state, self.kind);
+            self.show([now.in_flight, now.probes, now.held], state, self.kind);
+            self.show_dial(self.enforcement);
         });
     }
 
@@ -150,6 +186,14 @@ impl Series {
         for (reason, (told, now)) in REASONS.into_iter().zip(rejected) {
             let new = take_new(told, now);
             counter!(names::REJECTIONS, "breaker" => name(), "reason" => reason).increment(new);
+        }
+        let simulated = told.simulated.iter_mut().zip(now.simulated);
+        for (reason, (told, now)) in REASONS.into_iter().zip(simulated) {
+            // What an operator ordered is never simulated.
+            if reason != FORCED_OPEN {
+                let new = take_new(told, now);
+                counter!(names::SIMULATED, "breaker" => name(), "reason" => reason).increment(new);
+            }
         }
         for ((from, to, cause), total) in &now.transitions {
             let new = take_new_of(&mut told.transitions, (*from, *to, *cause), *total);
@@ -198,15 +242,24 @@ impl Series {
                 unguarded,
             },
         };
-        quietly(|| self.show(0, 0, None, kind));
+        quietly(|| {
+            self.show([0; 3], None, kind);
+            self.show_dial(0.0);
+        });
     }
 
-    /// Sets all gauges.
-    fn show(&self, in_flight: u64, probes: u64, state: Option<CircuitState>, kind: Kind) {
+    fn show_dial(&self, enforcement: f64) {
+        gauge!(names::ENFORCEMENT, "breaker" => Arc::clone(&self.name)).set(enforcement);
+    }
+
+    /// Sets all gauges but that of the dial.
+    fn show(&self, counts: [u64; 3], state: Option<CircuitState>, kind: Kind) {
+        let [in_flight, probes, held] = counts;
         let name = || Arc::clone(&self.name);
         let set = |gauge: metrics::Gauge, count: u64| gauge.set(as_f64(count));
         set(gauge!(names::IN_FLIGHT, "breaker" => name()), in_flight);
         set(gauge!(names::PROBES, "breaker" => name()), probes);
+        set(gauge!(names::HELD, "breaker" => name()), held);
         let is_order =
             |state| matches!(state, CircuitState::ForcedOpen | CircuitState::ForcedClosed);
         let overrides = match kind {

@@ -421,6 +421,39 @@ async fn reconfigure_changes_what_is_given_and_nothing_else() {
     }
 }
 
+// R37, R35: the dial, live over HTTP.
+#[actix::test]
+async fn the_dial_is_turned_by_reconfigure_and_shown() {
+    let w = world_of(Breakers::builder(), consecutive(1));
+    let admin = Admin::new(w.breakers.clone()).authorize(named);
+    let dial = |share: Value| {
+        let config = json!({"enforcement": share});
+        let body = json!({"breaker": "b", "reason": "r", "config": config});
+        let admin = admin.clone();
+        async move { post(&admin, "reconfigure", body).await }
+    };
+    w.trip().await;
+    w.rejected().await;
+    let answer = dial(json!(0)).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    w.good().await;
+    let body = get(&admin, "breaker?name=b").await.body;
+    assert_eq!(body["state"], "open");
+    assert_eq!(body["config"]["enforcement"], json!(0.0));
+    assert_eq!(body["calls"]["rejected"], 1);
+    assert_eq!(body["simulated_rejections"], 1);
+    let told = |body: &Value| body["transitions"][0]["simulated"].clone();
+    assert_eq!(told(&body), false, "it was none when it tripped");
+    w.breaker.reset().await.unwrap();
+    w.trip().await;
+    quiet().await;
+    let body = get(&admin, "breaker?name=b&transitions=1").await.body;
+    assert_eq!(told(&body), true);
+    dial(json!(1.01)).await.is_about("config");
+    assert_eq!(dial(json!(null)).await.status, StatusCode::OK);
+    w.rejected().await;
+}
+
 #[actix::test]
 async fn bad_bodies_are_refused_naming_the_field() {
     let w = world_of(Breakers::builder(), consecutive(2));

@@ -315,7 +315,7 @@ fn a_rate_outside_its_range_is_refused() {
 
 // R33
 #[test]
-fn a_jitter_outside_its_range_is_refused() {
+fn a_jitter_or_enforcement_outside_its_range_is_refused() {
     for (share, value) in [
         (f64::NAN, "NaN"),
         (f64::INFINITY, "inf"),
@@ -323,18 +323,20 @@ fn a_jitter_outside_its_range_is_refused() {
         (-0.01, "-0.01"),
         (1.01, "1.01"),
     ] {
-        refused(
-            builder().jitter(share),
-            "jitter",
-            value,
-            "a number from 0 to 1",
-        );
+        for (builder, field) in [
+            (builder().jitter(share), "jitter"),
+            (builder().enforcement(share), "enforcement"),
+        ] {
+            refused(builder, field, value, "a number from 0 to 1");
+        }
     }
     for share in [0.0, 0.5, 1.0] {
         assert_eq!(
             builder().jitter(share).build().unwrap().jitter().to_bits(),
             share.to_bits()
         );
+        let config = builder().enforcement(share).build().unwrap();
+        assert_eq!(config.enforcement().to_bits(), share.to_bits());
     }
 }
 
@@ -780,15 +782,14 @@ fn text_with_a_share_out_of_range_is_refused() {
         text_says(&with_slow(share), "trip.slow_call.rate", value, SHARE);
     }
     for (share, value) in [("-0.5", "-0.5"), ("-1", "-1"), ("1.5", "1.5"), ("2", "2")] {
-        text_says(
-            &format!("jitter = {share}"),
-            "jitter",
-            value,
-            "a number from 0 to 1",
-        );
+        for field in ["jitter", "enforcement"] {
+            let text = format!("{field} = {share}");
+            text_says(&text, field, value, "a number from 0 to 1");
+        }
     }
     text_says(&with_rate("\"half\""), "trip.rate", "\"half\"", "a number");
     text_says("jitter = true", "jitter", "true", "a number");
+    text_says("enforcement = 'off'", "enforcement", "\"off\"", "a number");
     let with_ramp = |share| format!("ramp_up = {{ duration = '1m', initial_share = {share} }}");
     for share in ["0.0", "-0.5", "1.5"] {
         let value = share.trim_end_matches(".0");
@@ -806,6 +807,7 @@ fn text_with_a_share_out_of_range_is_refused() {
             (with_rate(share), "trip.rate"),
             (with_slow(share), "trip.slow_call.rate"),
             (format!("jitter = {share}"), "jitter"),
+            (format!("enforcement = {share}"), "enforcement"),
             (with_ramp(share), "ramp_up.initial_share"),
             (
                 format!("backoff = {{ factor = {share}, max = '1h' }}"),
@@ -977,6 +979,7 @@ fn text_sets_every_setting() {
          max_inconclusive = 7\n\
          hold = { capacity = 1000, held_ttl = '10m', release_interval = '100ms', growing = true }\n\
          ramp_up = { duration = '30s', initial_share = 0.125 }\n\
+         enforcement = 0.5\n\
          [trip.failure_rate]\n\
          rate = 1\n\
          minimum_calls = 20\n\
@@ -995,6 +998,7 @@ fn text_sets_every_setting() {
         .max_inconclusive(7)
         .hold(Hold::new(1000, secs(600), Duration::from_millis(100)).growing())
         .ramp_up(RampUp::new(secs(30), 0.125))
+        .enforcement(0.5)
         .trip(rate(1.0, 20, Window::Time(secs(60)), slow));
     assert_eq!(config.unwrap(), same.clone().build().unwrap());
     let without = same.hold(None).build().unwrap();
@@ -1070,6 +1074,7 @@ fn configs_that_differ_in_one_setting_are_not_equal() {
         builder().probe_timeout(secs(31)),
         builder().max_inconclusive(9),
         builder().ramp_up(RampUp::new(secs(30), 0.1)),
+        builder().enforcement(0.99),
     ] {
         assert_ne!(default, other.build().unwrap());
     }
@@ -1118,19 +1123,23 @@ fn any_config() -> impl Strategy<Value = BreakerConfig> {
             any_policy(call_timeout),
             any_span(),
             proptest::option::of((1.0..10.0_f64, any_span())),
-            proptest::option::of(any_share()),
+            (
+                proptest::option::of(any_share()),
+                proptest::option::of(any_share()),
+            ),
             (1..u32::MAX, 1..u32::MAX, 1..u32::MAX),
             proptest::option::of(any_span()),
             proptest::option::of((1..u32::MAX, any_span(), any_span(), any::<bool>())),
             proptest::option::of((any_span(), any_share())),
         )
             .prop_map(
-                move |(trip, length, backoff, jitter, counts, probe_timeout, hold, ramp_up)| {
+                move |(trip, length, backoff, shares, counts, probe_timeout, hold, ramp_up)| {
                     let mut builder = builder()
                         .trip(trip)
                         .call_timeout(call_timeout)
                         .break_duration(length)
-                        .jitter(jitter.unwrap_or(0.0))
+                        .jitter(shares.0.unwrap_or(0.0))
+                        .enforcement(shares.1.unwrap_or(0.0))
                         .max_probes(counts.0)
                         .successes_to_close(counts.1)
                         .max_inconclusive(counts.2);
@@ -1175,6 +1184,8 @@ proptest! {
         prop_assert_eq!(of_rate, share > 0.0 && share <= 1.0);
         let of_jitter = builder().jitter(share).build().is_ok();
         prop_assert_eq!(of_jitter, (0.0..=1.0).contains(&share));
+        let of_dial = builder().enforcement(share).build().is_ok();
+        prop_assert_eq!(of_dial, of_jitter);
         let of_ramp = builder().ramp_up(RampUp::new(secs(1), share)).build().is_ok();
         prop_assert_eq!(of_ramp, of_rate);
     }
@@ -1274,6 +1285,7 @@ fn the_documented_defaults_are_the_defaults() {
                 .ramp_up()
                 .map_or("none".to_owned(), |ramp_up| format!("{ramp_up:?}")),
         ),
+        ("enforcement", config.enforcement().to_string()),
     ];
     let documented = documented();
     let documented: Vec<_> = documented

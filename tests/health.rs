@@ -192,6 +192,8 @@ async fn health_is_a_small_text() {
                 "retry_after": "9s",
                 "attempt": 0,
                 "reason": null,
+                "simulated": false,
+                "partial": false,
                 "actor": "answers",
             }],
             "families": [],

@@ -417,6 +417,78 @@ async fn a_message_that_waits_is_counted_once() {
     assert!(measured >= 4.0, "{measured}");
 }
 
+// Of a family, those of all its keys; and none once there is nobody to send them.
+#[actix::test]
+async fn messages_that_wait_are_told_as_they_stand() {
+    let holding = || consecutive(1).hold(Hold::new(10, 60 * SECOND, MS));
+    let w = world(holding());
+    let exporter = Exporter::new();
+    let family = w.breakers.family("hosts", holding().build().unwrap());
+    let family = family.unwrap();
+    let held = |name| {
+        let scrape = exporter.scrape(&w.breakers);
+        scrape.sum("held", &[("breaker", name)])
+    };
+    let guard: Guarded<Job> = w.breaker.guard(w.target.clone());
+    w.trip().await;
+    assert_eq!(held("b"), 0.0);
+    let waiting: Vec<_> = (0..3).map(|_| guard.send_or_hold(Job::Good)).collect();
+    drop(guard.send_or_hold(Job::Good));
+    w.snapshot().await;
+    assert_eq!(held("b"), 3.0);
+    for sent in join_all(waiting).await {
+        sent.unwrap().unwrap();
+    }
+    w.snapshot().await;
+    assert_eq!(held("b"), 0.0);
+    let mut waiting = Vec::new();
+    for key in ["x", "y"] {
+        let fails = family.call(key, async { Err::<(), _>(BAD) });
+        fails.await.unwrap_err();
+        let guard: Guarded<Job> = family.breaker(key).guard(w.target.clone());
+        waiting.push(guard.send_or_hold(Job::Good));
+        waiting.push(guard.send_or_hold(Job::Good));
+    }
+    quiet().await;
+    assert_eq!(held("hosts"), 4.0);
+    drop(waiting.pop());
+    quiet().await;
+    assert_eq!(held("hosts"), 3.0);
+    for sent in join_all(waiting).await {
+        sent.unwrap().unwrap();
+    }
+    quiet().await;
+    assert_eq!(held("hosts"), 0.0);
+}
+
+// R29: what waits goes back, and waits no more.
+#[actix::test]
+async fn nothing_waits_in_a_breaker_that_is_gone() {
+    let (w, arbiter) = (world(consecutive(1)), Arbiter::new());
+    let exporter = Exporter::new();
+    let breakers = Breakers::start_in_arbiter(&arbiter.handle());
+    let config = consecutive(1).hold(Hold::new(10, 60 * SECOND, SECOND));
+    let config = config.build().unwrap();
+    let family = breakers.family("hosts", config.clone()).unwrap();
+    let all = [breakers.create("b", config).unwrap(), family.breaker("x")];
+    let mut waiting = Vec::new();
+    for breaker in &all {
+        let order = ForceOpen::new("by hand");
+        breaker.force_open(order).await.unwrap().unwrap();
+        let guard: Guarded<Job> = breaker.guard(w.target.clone());
+        waiting.push(guard.send_or_hold(Job::Good));
+        assert_eq!(breaker.snapshot().await.unwrap().held, 1);
+    }
+    let held = || exporter.scrape(&breakers).sum("held", &[]);
+    assert_eq!(held(), 2.0);
+    arbiter.stop();
+    arbiter.join().unwrap();
+    for sent in join_all(waiting).await {
+        sent.unwrap_err();
+    }
+    assert_eq!(held(), 0.0);
+}
+
 /// A message without a reply is a call where its delivery says something of the target.
 #[actix::test]
 async fn a_tell_is_counted_where_it_is_a_sample() {
@@ -454,4 +526,60 @@ async fn what_a_ramp_up_does_not_admit_has_a_reason_of_its_own() {
     let ramp_up = [("breaker", "b"), ("reason", "ramp_up")];
     assert_eq!(scrape.sum("rejections_total", &ramp_up), 2.0);
     assert_eq!(scrape.sum("rejections_total", &[]), 2.0);
+}
+
+// R37: not a rejection, and under no outcome; but under way as any call.
+#[actix::test]
+async fn what_is_refused_and_not_rejected_is_counted_apart() {
+    let w = world(consecutive(1).enforcement(0.0));
+    let exporter = Exporter::new();
+    let dial = || exporter.scrape(&w.breakers).sum("enforcement", &[]);
+    assert_eq!(dial(), 0.0);
+    w.trip().await;
+    let before = exporter.scrape(&w.breakers).outcomes("b");
+    one_of_each(&w).await;
+    let (answer, job) = latch();
+    let mut asked = Box::pin(w.breaker.ask(&w.target, job));
+    assert!(poll_once(&mut asked).await.is_pending());
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 1.0);
+    answer.send(Ok(1)).unwrap();
+    asked.await.unwrap().unwrap();
+    // The probe, and those that find it running.
+    pass(BREAK).await;
+    let (answer, job) = latch();
+    let mut probe = Box::pin(w.breaker.ask(&w.target, job));
+    assert!(poll_once(&mut probe).await.is_pending());
+    quiet().await;
+    w.good().await;
+    w.breaker.call(later(Err(BAD))).await.unwrap_err();
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.outcomes("b"), before, "none of them is told of");
+    assert_eq!(scrape.sum("probes_in_flight", &[]), 1.0);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 1.0);
+    answer.send(Ok(1)).unwrap();
+    probe.await.unwrap().unwrap();
+    let scrape = exporter.scrape(&w.breakers);
+    assert_eq!(scrape.sum("calls_in_flight", &[]), 0.0);
+    assert_eq!(scrape.sum("rejections_total", &[]), 0.0);
+    let simulated = |reason| {
+        let labels = [("breaker", "b"), ("reason", reason)];
+        scrape.sum("simulated_rejections_total", &labels)
+    };
+    let snapshot = w.snapshot().await;
+    assert_eq!(simulated("probes_in_use"), 2.0);
+    assert_eq!(
+        simulated("open"),
+        snapshot.simulated_rejections as f64 - 2.0
+    );
+    assert!(simulated("open") > 20.0);
+    // The dial is told as it is, that of a family too, and goes down with its breaker.
+    let config = consecutive(1).enforcement(0.25).build().unwrap();
+    w.breaker.reconfigure(config).await.unwrap().unwrap();
+    assert_eq!(dial(), 0.25);
+    let family = consecutive(1).enforcement(0.5).build().unwrap();
+    let _family = w.breakers.family("hosts", family).unwrap();
+    assert_eq!(dial(), 0.75);
+    w.breakers.remove("b");
+    assert_eq!(dial(), 0.5);
 }

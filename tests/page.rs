@@ -161,6 +161,8 @@ async fn the_page_shows_a_trip_takes_orders_and_says_when_the_server_is_gone() {
         .create("payments", config.build().unwrap())
         .unwrap();
     breakers.create(ODD, rated().build().unwrap()).unwrap();
+    let shadow = consecutive(3).enforcement(0.0).build().unwrap();
+    let newcomer = breakers.create("newcomer", shadow.clone()).unwrap();
     let hosts = breakers
         .family("hosts", consecutive(1).build().unwrap())
         .unwrap();
@@ -200,6 +202,20 @@ async fn the_page_shows_a_trip_takes_orders_and_says_when_the_server_is_gone() {
         let announced = "document.getElementById('said').textContent";
         until(client, &format!("{announced}.includes('payments is open')")).await;
     }
+    // R37: one that rejects nothing is marked, and so is its part of the line.
+    for _ in 0..100 {
+        drop(newcomer.call(async { Err::<(), _>("down") }).await);
+    }
+    for client in [&light, &dark] {
+        until_row_says(client, "newcomer", "tripped (simulated): 3 failures").await;
+        until_row_says(client, "newcomer", "/s let through").await;
+        let line = row("newcomer") + ".querySelector('rect.open.simulated')";
+        until(client, &line).await;
+    }
+    let share = shadow.to_builder().enforcement(0.25).build().unwrap();
+    newcomer.reconfigure(share).await.unwrap().unwrap();
+    until_row_says(&dark, "newcomer", "25 % enforced").await;
+    newcomer.reconfigure(shadow).await.unwrap().unwrap();
     for _ in 0..60 {
         drop(payments.call(async { Ok::<_, &str>(()) }).await);
         sleep(Duration::from_millis(50)).await;
@@ -241,6 +257,7 @@ async fn the_page_shows_a_trip_takes_orders_and_says_when_the_server_is_gone() {
     find(&light, "#cancel").await.click().await.unwrap();
 
     // Filters.
+    newcomer.reset().await.unwrap();
     run(&light, "document.activeElement.blur()").await;
     find(&light, "body").await.send_keys("/").await.unwrap();
     let filter = light.active_element().await.unwrap();

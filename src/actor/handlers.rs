@@ -50,9 +50,15 @@ impl BreakerActor {
         }
     }
 
-    fn rejection(&self, refused: Refused) -> Rejected {
-        self.gate
-            .rejection(refused.reason(), refused.epoch(), refused.until())
+    /// Rejects a call that was refused, or lets it go to its target all the same (R37).
+    fn refuse(&mut self, refused: Refused) -> Result<Permit, Rejected> {
+        if self.gate.spares(refused.reason()) {
+            self.circuit.uncount_rejected();
+            return Ok(Permit::spared());
+        }
+        Err(self
+            .gate
+            .rejection(refused.reason(), refused.epoch(), refused.until()))
     }
 }
 
@@ -108,7 +114,7 @@ impl BreakerActor {
         let answer = match admitted {
             Ok(permit) if permit.is_probe() => Ok(Grant::Probe(self.gate.hold(permit))),
             Ok(permit) => Ok(Grant::Closed(permit)),
-            Err(refused) => Err(self.rejection(refused)),
+            Err(refused) => self.refuse(refused).map(Grant::Closed),
         };
         Told::new(answer, outbox)
     }
@@ -154,10 +160,9 @@ impl BreakerActor {
         let (admitted, outbox) = self.step(ctx, |circuit, now| {
             circuit.try_acquire_for(call_timeout, now)
         });
-        let permit = match admitted {
+        let permit = match admitted.or_else(|refused| self.refuse(refused)) {
             Ok(permit) => permit,
-            Err(refused) => {
-                let rejected = self.rejection(refused);
+            Err(rejected) => {
                 outbox.deliver();
                 return Box::pin(std::future::ready(Err(AskError::Rejected(rejected))));
             }
@@ -290,13 +295,15 @@ impl Handler<GetSnapshot> for BreakerActor {
             (all.len(), all.missed())
         });
         let snapshot = Snapshot {
+            sharing: self.circuit.sharing_status(),
             breaker: Arc::clone(self.gate.name()),
             circuit,
             config: self.circuit.config().clone(),
+            simulated_rejections: unsent.simulated,
             subscribers,
             missed_events,
             restarts: self.gate.restarts(),
-            held: self.holding.as_ref().map_or(0, |all| all.waiting()),
+            held: self.waiting(),
             held_counts: self
                 .holding
                 .as_ref()

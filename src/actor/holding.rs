@@ -14,7 +14,7 @@ use actix::{Addr, SpawnHandle};
 use super::parcel::{Answer, Delivery, GivenUp, Parcel, Sending};
 use super::{BreakerActor, Listeners};
 use crate::caught::{caught, quietly};
-use crate::circuit::{Circuit, Ending, Permit, Refused};
+use crate::circuit::{Circuit, CircuitState, Ending, Permit, Refused};
 use crate::clock::Timestamp;
 use crate::config::Hold;
 use crate::event::{DropReason, HeldDropped, Subscribers};
@@ -36,6 +36,8 @@ pub(super) struct Holding {
     /// Counts those that came as on their way, until it is published what became of them.
     questions: Vec<OnItsWay>,
     pace: Pace,
+    /// Whether the first of those who wait would go if the store gave leave.
+    wants_leave: bool,
     /// The policy in force, or the last one if it was taken away while messages wait.
     policy: Option<Hold>,
     counts: HeldCounts,
@@ -77,9 +79,9 @@ impl Holding {
         self.queue.len()
     }
 
-    /// How many wait, or were not looked at yet.
-    pub(super) fn in_care(&self) -> usize {
-        self.queue.len().saturating_add(self.arrivals.len())
+    /// How many would go if the store gave leave.
+    pub(super) fn want_leave(&self) -> usize {
+        self.arrivals.len().saturating_add(self.wants_leave.into())
     }
 
     pub(super) fn counts(&self) -> HeldCounts {
@@ -112,12 +114,15 @@ impl Holding {
     /// Does what is due; tells when to come again.
     fn tend(&mut self, round: &mut Round<'_>) -> Option<Timestamp> {
         self.policy = round.circuit.config().hold().or(self.policy);
+        self.wants_leave = false;
         self.expire(round);
         let turn = self.release(round);
         // What needs the store's leave stays where it is until there is an answer.
-        while !round.circuit.needs_leave(round.now)
-            && let Some(parcel) = self.arrivals.pop_front()
-        {
+        while let Some(parcel) = self.arrivals.pop_front() {
+            if self.waits_for_leave(&*parcel, round) {
+                self.arrivals.push_front(parcel);
+                break;
+            }
             self.arrive(parcel, round);
         }
         let over = self
@@ -155,9 +160,25 @@ impl Holding {
         if self.failed.swap(false, Ordering::Relaxed) {
             self.pace.set_back();
         }
-        let peek = round.circuit.peek(round.now);
+        let mut peek = round.circuit.peek(round.now);
+        if peek
+            .refusal
+            .is_some_and(|reason| round.gate.spares_all(reason))
+        {
+            // They leave as from a closed circuit (R37).
+            peek.state = CircuitState::Closed;
+            peek.refusal = None;
+        }
         let until = round.circuit.next_deadline();
-        match self.pace.turn(&peek, until, &hold, round.now) {
+        let mut pace = self.pace;
+        let turn = pace.turn(&peek, until, &hold, round.now);
+        if matches!(turn, Turn::Release(_)) && round.circuit.needs_leave(round.now) {
+            // It is this one's turn again when the store has answered.
+            self.wants_leave = true;
+            return None;
+        }
+        self.pace = pace;
+        match turn {
             Turn::Wait(again) => again,
             Turn::Release(count) => {
                 for _ in 0..count {
@@ -184,19 +205,24 @@ impl Holding {
         let Some(first) = self.queue.first() else {
             return false;
         };
-        // Looked at first, so that what waits on is not counted as rejected.
-        if round.circuit.peek(round.now).refusal.is_some() {
-            return false;
-        }
         // While the circuit ramps up, only asking tells.
-        let Ok(leave_to_go) = admit(&*first.item, Circuit::try_acquire_or_wait, round) else {
-            return false;
+        let leave_to_go = match admit(&*first.item, Circuit::try_acquire_or_wait, round) {
+            Ok(leave_to_go) => leave_to_go,
+            Err(refused) if round.gate.spares_all(refused.reason()) => spared(&*first.item, round),
+            Err(_) => return false,
         };
         if let Some(Waiting { item, since }) = self.queue.pop() {
             HeldCounts::add(&mut self.counts.released);
             self.go(item, since, leave_to_go, round);
         }
         true
+    }
+
+    /// Whether what came has to wait for the store's leave, since it could go otherwise.
+    fn waits_for_leave(&self, parcel: &dyn Parcel, round: &Round<'_>) -> bool {
+        let queues = round.circuit.config().hold().is_some() && parcel.may_wait();
+        let could_go = self.queue.is_empty() || !queues;
+        could_go && round.circuit.needs_leave(round.now)
     }
 
     /// Sends a message, or lets it wait, or gives it back.
@@ -210,17 +236,31 @@ impl Holding {
         }
         if let Some(Hold { capacity, .. }) = hold {
             // Looked at first, so that what waits is not counted as rejected.
-            let admits = round.circuit.peek(round.now).refusal.is_none();
-            let admitted = admits && self.queue.is_empty();
+            let refusal = round.circuit.peek(round.now).refusal;
+            let admitted = refusal.is_none() && self.queue.is_empty();
             let asked = admitted.then(|| admit(&*parcel, Circuit::try_acquire_or_wait, round));
-            match asked {
-                Some(Ok(leave_to_go)) => self.go(parcel, round.now, leave_to_go, round),
-                _ => self.hold_if_room(parcel, capacity, round),
+            let refusal = match asked {
+                Some(Ok(leave_to_go)) => {
+                    return self.go(parcel, round.now, leave_to_go, round);
+                }
+                Some(Err(refused)) => Some(refused.reason()),
+                None => refusal,
+            };
+            if refusal.is_some_and(|reason| round.gate.spares(reason)) {
+                let leave_to_go = spared(&*parcel, round);
+                self.go(parcel, round.now, leave_to_go, round);
+            } else {
+                self.hold_if_room(parcel, capacity, round);
             }
             return;
         }
         match admit(&*parcel, Circuit::try_acquire_for, round) {
             Ok(leave_to_go) => self.go(parcel, round.now, leave_to_go, round),
+            Err(refused) if round.gate.spares(refused.reason()) => {
+                round.circuit.uncount_rejected();
+                let leave_to_go = spared(&*parcel, round);
+                self.go(parcel, round.now, leave_to_go, round);
+            }
             Err(refused) => self.reject(parcel, refused, round),
         }
     }
@@ -385,10 +425,19 @@ fn admit(
     ask: Asked,
     round: &mut Round<'_>,
 ) -> Result<(Permit, Duration), Refused> {
-    let call_timeout = parcel.call_timeout();
-    let call_timeout = call_timeout.unwrap_or_else(|| round.circuit.config().call_timeout());
+    let call_timeout = time_for(parcel, round);
     let permit = ask(round.circuit, call_timeout, round.now)?;
     Ok((permit, call_timeout))
+}
+
+/// Leave to send a message that the circuit refused.
+fn spared(parcel: &dyn Parcel, round: &Round<'_>) -> (Permit, Duration) {
+    (Permit::spared(), time_for(parcel, round))
+}
+
+fn time_for(parcel: &dyn Parcel, round: &Round<'_>) -> Duration {
+    let call_timeout = parcel.call_timeout();
+    call_timeout.unwrap_or_else(|| round.circuit.config().call_timeout())
 }
 
 fn is_abandoned(parcel: &dyn Parcel) -> bool {
@@ -411,7 +460,9 @@ fn give_up(parcel: Box<dyn Parcel>, why: &GivenUp) -> bool {
 
 fn settle(circuit: &mut Circuit, permit: Permit, outcome: Option<Outcome>, now: Timestamp) {
     // Without an outcome a closed permit is of no further use; a probe has always one.
-    if let Some(outcome) = outcome {
+    if let Some(outcome) = outcome
+        && !permit.is_spared()
+    {
         let ending = Ending::Outcome {
             outcome,
             slow: false,

@@ -341,7 +341,11 @@ impl BreakerActor {
         }
         let read = head.mailboxes.iter();
         for member in read.filter_map(|mailbox| mailbox.me.upgrade()) {
-            let holding = member.kept().and_then(|kept| lock(kept).holding.take());
+            let holding = member.kept().and_then(|kept| {
+                let mut kept = lock(kept);
+                kept.account.hold(0, member.gate().meter());
+                kept.holding.take()
+            });
             if let Some(holding) = holding {
                 quietly(|| holding.end(member.gate(), Some(&head.listeners)));
             }

@@ -135,6 +135,7 @@ mod tests {
     use super::*;
     use crate::circuit::{CircuitState, Evidence, Transition};
     use crate::clock::Timestamp;
+    use crate::config::BreakerConfig;
 
     fn change(breaker: &str, seq: u64) -> StateChanged {
         let transition = Transition {
@@ -145,7 +146,7 @@ mod tests {
             epoch: seq,
             evidence: Evidence::default(),
         };
-        StateChanged::new(breaker.into(), seq, transition)
+        StateChanged::new(breaker.into(), seq, transition, &BreakerConfig::default())
     }
 
     #[test]

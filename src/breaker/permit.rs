@@ -13,7 +13,7 @@ use super::settle::Receipt;
 use super::timer::CallTimer;
 use super::{Breaker, Settled, UnderWay};
 use crate::actor::BreakerActor;
-use crate::circuit::{self, Ending};
+use crate::circuit::{self, Ending, SPARED};
 use crate::clock::Timestamp;
 use crate::error::AskError;
 use crate::gate::{Admission, End, Flags, Held, Took, end_of_drop};
@@ -107,7 +107,9 @@ impl Permit {
                 ..
             }) => {
                 under_way.end(|| None);
-                gate.leave(|letters| letters.add(epoch, end));
+                if epoch != SPARED {
+                    gate.leave(|letters| letters.add(epoch, end));
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ use super::Breaker;
 use super::nested::rejection_in;
 use crate::actor::BreakerActor;
 use crate::caught::{caught, quietly};
-use crate::circuit::Permit;
+use crate::circuit::{Permit, SPARED};
 use crate::gate::{End, Flags, Gate, Took, Word};
 use crate::message::{Sampled, Settle};
 use crate::outcome::{Classify, Outcome};
@@ -103,6 +103,9 @@ pub(crate) async fn settle(
     took: Took,
 ) {
     // Where slowness counts, the permit knows since when the call runs.
+    if permit.is_spared() {
+        return;
+    }
     let is_plain = !permit.is_probe() && took.is_usual() && gate.slow_call().is_none();
     if is_plain
         && outcome == Outcome::Success
@@ -177,6 +180,9 @@ impl Breaker {
         outcome: Outcome,
         took: Took,
     ) -> Option<Receipt> {
+        if epoch == SPARED {
+            return None;
+        }
         let gate = &self.inner.gate;
         if word.epoch() != epoch {
             gate.count_late();

@@ -129,6 +129,11 @@ impl Circuit {
         &self.calls
     }
 
+    /// A call that was refused goes to its target all the same, so that it was not rejected (R37).
+    pub(crate) fn uncount_rejected(&mut self) {
+        self.calls.rejected = self.calls.rejected.saturating_sub(1);
+    }
+
     /// Counts outcomes that were found to be late outside.
     pub(crate) fn count_late(&mut self, late: u64) {
         self.calls.late = self.calls.late.saturating_add(late);

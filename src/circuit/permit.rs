@@ -19,6 +19,10 @@ pub struct Permit {
 /// Names a slot of one circuit, never used again by it.
 pub(super) type SlotId = u64;
 
+/// Stands for the epoch of a call that was refused and goes to its target all the same (R37): no real one
+/// is so high, and a [`Word`](crate::gate::Word) has room for it.
+pub(crate) const SPARED: u64 = (1 << 54) - 2;
+
 impl Permit {
     /// Returns the epoch in which the call was admitted.
     pub fn epoch(&self) -> u64 {
@@ -39,6 +43,16 @@ impl Permit {
     /// never slow by its age.
     pub(crate) fn closed(epoch: u64) -> Self {
         Self::closed_since(epoch, Timestamp::MAX)
+    }
+
+    /// What a call has that was refused and goes to its target all the same. There is nothing to settle.
+    pub(crate) fn spared() -> Self {
+        Self::closed(SPARED)
+    }
+
+    /// Whether the call was refused, so that nothing is to know how it ended.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.epoch == SPARED
     }
 
     /// The same, for a caller that did read a clock.

@@ -38,7 +38,8 @@ pub struct Calls {
     pub ignored: u64,
     /// Outcomes of calls that were admitted in an earlier epoch; they moved nothing (R11).
     pub late: u64,
-    /// Calls that were not admitted.
+    /// Calls that were not admitted. Of a breaker, those that did not go to their targets all the same; see
+    /// [`simulated_rejections`](crate::Snapshot::simulated_rejections).
     pub rejected: u64,
     /// Probes that did not end within their lease, so that their slot was passed on.
     pub lost_probes: u64,
@@ -104,7 +105,8 @@ impl Circuit {
                 retry_after: None,
             };
         }
-        let refused = self.refusal(now);
+        // A slot that the store has given is there to be taken.
+        let refused = self.refusal(now).filter(|_| !self.has_leave());
         let state = self.record.state();
         Peek {
             state,

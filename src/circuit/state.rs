@@ -33,6 +33,13 @@ pub enum CircuitState {
     ForcedClosed,
 }
 
+impl CircuitState {
+    /// Whether it is by an operator's order.
+    pub(crate) fn is_forced(self) -> bool {
+        matches!(self, Self::ForcedOpen | Self::ForcedClosed)
+    }
+}
+
 impl fmt::Display for CircuitState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

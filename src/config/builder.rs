@@ -27,6 +27,7 @@ pub struct BreakerConfigBuilder {
     pub(super) hold: Option<Box<Hold>>,
     /// Boxed, since most have none and every breaker may have settings of its own.
     pub(super) ramp_up: Option<Box<RampUp>>,
+    pub(super) enforcement: f64,
 }
 
 impl Default for BreakerConfigBuilder {
@@ -43,6 +44,7 @@ impl Default for BreakerConfigBuilder {
             max_inconclusive: 10,
             hold: None,
             ramp_up: None,
+            enforcement: 1.0,
         }
     }
 }
@@ -126,6 +128,34 @@ impl BreakerConfigBuilder {
         self
     }
 
+    /// Sets the share of what the breaker refuses that is rejected; the rest goes to its target all the same
+    /// (R37). Default: 1, all of it; from 0 to 1. At 0 the breaker is in *shadow mode*: it rejects nothing.
+    ///
+    /// Whatever the share, the circuit runs as ever: it trips, breaks, sends one real probe, recovers, ramps
+    /// up, and tells of it; at 0 its events are marked as
+    /// [`simulated`](crate::StateChanged::simulated). A call that is refused and not rejected goes straight to
+    /// its target. Its call timeout holds; its outcome moves nothing and is counted nowhere, as that of a call
+    /// past the breaker; the call is counted in
+    /// [`simulated_rejections`](crate::Snapshot::simulated_rejections). So the breaker sees what it would see
+    /// if callers had obeyed it. Between 0 and 1 every refusal is drawn for itself.
+    ///
+    /// - An operator's [`force_open`](crate::Breaker::force_open) is an order and no opinion: it rejects all
+    ///   calls, whatever the share.
+    /// - A message that would have to wait as [`hold`](Self::hold) says is a refused one too: it goes at once,
+    ///   or waits if it is drawn to. When the share becomes 0, those that wait already leave as they would from
+    ///   a closed breaker.
+    /// - While half-open and ramping up, calls ask the breaker's mailbox as ever, whose answer is to go.
+    /// - [`state`](crate::Breaker::state), [`watch`](crate::Breaker::watch) and the metrics of the state show
+    ///   the circuit, also where it is obeyed by nobody.
+    ///
+    /// It is a setting like the others, so [`reconfigure`](crate::Breaker::reconfigure) is the dial, live and
+    /// without losing the state (R35); a change of it is no event. A [`Circuit`](crate::Circuit) used by itself
+    /// does not look at it.
+    pub fn enforcement(mut self, share: f64) -> Self {
+        self.enforcement = share;
+        self
+    }
+
     pub(super) fn derived_probe_timeout(&self) -> Duration {
         self.probe_timeout.unwrap_or_else(|| {
             self.break_duration
@@ -173,6 +203,13 @@ impl BreakerConfigBuilder {
             return Err(ConfigError::new(
                 "jitter",
                 self.jitter,
+                "a number from 0 to 1",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.enforcement) {
+            return Err(ConfigError::new(
+                "enforcement",
+                self.enforcement,
                 "a number from 0 to 1",
             ));
         }

@@ -40,6 +40,8 @@ struct Fields {
     hold: Option<HoldFields>,
     #[serde(deserialize_with = "ramp_up", skip_serializing_if = "Option::is_none")]
     ramp_up: Option<RampUpFields>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enforcement: Option<Scalar>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -382,6 +384,9 @@ impl Fields {
                 initial_share: ramp_up.initial_share.number("ramp_up.initial_share")?,
             });
         }
+        if let Some(share) = self.enforcement {
+            builder.enforcement = share.number("enforcement")?;
+        }
         builder.build()
     }
 }
@@ -414,6 +419,7 @@ impl Serialize for BreakerConfig {
                 duration: Scalar::of(ramp_up.duration),
                 initial_share: Scalar::Real(ramp_up.initial_share),
             }),
+            enforcement: Some(Scalar::Real(self.enforcement())),
         }
         .serialize(serializer)
     }

@@ -1,9 +1,11 @@
-//! What all rejections of a breaker share: its name, and the clock that tells the rest of a break.
+//! What all rejections of a breaker share: its name, the clock that tells the rest of a break, and the dial
+//! that says which calls are rejected at all.
 //! What a rejection says is in `error.rs`.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::Dial;
 use crate::clock::Clock;
 
 /// Who rejected.
@@ -11,6 +13,7 @@ use crate::clock::Clock;
 pub(crate) struct Origin {
     pub(crate) name: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dial: Dial,
 }
 
 thread_local! {
@@ -19,8 +22,8 @@ thread_local! {
 }
 
 impl Origin {
-    pub(crate) fn new(name: Arc<str>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { name, clock })
+    pub(crate) fn new(name: Arc<str>, clock: Arc<dyn Clock>, dial: Dial) -> Arc<Self> {
+        Arc::new(Self { name, clock, dial })
     }
 
     /// A share for a rejection. A thread that rejects again and again, and drops what it gets, uses the

@@ -126,6 +126,15 @@ impl Rest {
         &self.config
     }
 
+    /// How much of what it refuses will be rejected once it is awake, in a family of those settings.
+    pub(super) fn enforcement(&self, family: &BreakerConfig) -> f64 {
+        if self.own {
+            self.config.enforcement()
+        } else {
+            family.enforcement()
+        }
+    }
+
     pub(super) fn state(&self, now: Timestamp) -> CircuitState {
         self.record.state_at(now)
     }

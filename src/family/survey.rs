@@ -36,16 +36,18 @@ impl Family {
     pub(crate) fn survey(&self, now: Timestamp) -> Survey {
         let shared = &self.shared;
         let mut health = FamilyHealth::new(Arc::clone(&shared.name), ActorHealth::Answers);
+        let config = shared.config();
         health.keys = shared.table.len();
         health.unguarded = self.unguarded();
-        let mut first: BTreeMap<Arc<str>, Found> = BTreeMap::new();
+        // With the share of what each refuses that is rejected.
+        let mut first: BTreeMap<Arc<str>, (Found, f64)> = BTreeMap::new();
         let mut not_closed: usize = 0;
         shared.table.each(|key, seen| {
-            let state = match &seen {
-                Seen::Awake(member) => member.gate().state(),
-                Seen::AtRest(rest) => rest.state(now),
+            let (state, enforcement) = match &seen {
+                Seen::Awake(member) => (member.gate().state(), member.gate().enforcement()),
+                Seen::AtRest(rest) => (rest.state(now), rest.enforcement(&config)),
             };
-            if !health.count(state) {
+            if !health.count(state, enforcement) {
                 return;
             }
             not_closed = not_closed.saturating_add(1);
@@ -57,20 +59,22 @@ impl Family {
                 Seen::Awake(member) => Found::Awake(member.clone()),
                 Seen::AtRest(rest) => Found::AtRest(rest.look(&shared.random, now)),
             };
-            first.insert(Arc::clone(key), found);
+            first.insert(Arc::clone(key), (found, enforcement));
             if is_full {
                 first.pop_last();
             }
         });
         health.more = not_closed.saturating_sub(first.len());
         // Outside the locks of the table.
-        let listed = first.into_iter().map(|(key, found)| match found {
-            Found::Awake(member) => Listed::Asked(Question::ask(&member)),
-            Found::AtRest(snapshot) => {
-                let name = [&shared.name, "/", &key].concat().into();
-                Listed::Known(BreakerHealth::of(name, snapshot))
-            }
-        });
+        let listed = first
+            .into_iter()
+            .map(|(key, (found, enforcement))| match found {
+                Found::Awake(member) => Listed::Asked(Question::ask(&member)),
+                Found::AtRest(snapshot) => {
+                    let name = [&shared.name, "/", &key].concat().into();
+                    Listed::Known(BreakerHealth::of(name, snapshot, enforcement))
+                }
+            });
         let listed = listed.collect();
         Survey { health, listed }
     }

@@ -81,9 +81,11 @@ fn asking(epoch: u64) -> Notice {
 /// A gate as it is after its first publication.
 fn gate(first: Notice) -> Arc<Gate> {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new());
+    let random: Arc<dyn RandomSource> = Arc::new(ThreadRandom);
     let gate = Gate::new(
         &"model".into(),
         &clock,
+        &random,
         BreakerConfig::default(),
         true,
         first,

@@ -33,6 +33,8 @@ pub(super) struct Stripe {
     rejected: AtomicU64,
     late: AtomicU64,
     ignored: AtomicU64,
+    /// Calls that were refused and not rejected.
+    simulated: AtomicU64,
 }
 
 /// A thread's stripe: the low bits say which, the bits above say what the thread is to it.
@@ -88,6 +90,7 @@ impl Stripes {
             rejected: AtomicU64::new(0),
             late: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
+            simulated: AtomicU64::new(0),
         }))
     }
 
@@ -152,6 +155,9 @@ impl Stripes {
             ignored: sum
                 .ignored
                 .saturating_add(stripe.ignored.load(Ordering::Relaxed)),
+            simulated: sum
+                .simulated
+                .saturating_add(stripe.simulated.load(Ordering::Relaxed)),
         })
     }
 }
@@ -187,6 +193,17 @@ impl Stripe {
 
     pub(super) fn ignored(&self) {
         self.ignored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn simulated(&self) {
+        self.simulated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the next call that is not rejected is the `nth` on this stripe, or the one `nth` later, and so
+    /// on.
+    pub(super) fn is_nth_simulated(&self, nth: u64) -> bool {
+        let before = self.simulated.load(Ordering::Relaxed);
+        before.wrapping_add(1).is_multiple_of(nth)
     }
 }
 

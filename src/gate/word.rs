@@ -5,7 +5,7 @@ mod tests;
 
 use std::fmt;
 
-use crate::circuit::CircuitState;
+use crate::circuit::{CircuitState, SPARED};
 
 /// The published word: three bits of state, seven of flags, and the epoch above them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ const FORCED_OPEN: u64 = 3;
 const HALF_OPEN: u64 = 4;
 /// Closed, but not for all calls.
 const RAMPING: u64 = 5;
+/// Open, but not for all calls.
+const DIALLED: u64 = 6;
 
 /// What a handle has to know beside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -47,6 +49,9 @@ impl Flags {
     /// that [`Word::passes`] need not look for it.
     pub(crate) const RAMP: Self = Self(RAMPING ^ CLOSED);
 
+    /// Open, and not all that is refused is rejected (R37); a state code of its own as well.
+    pub(crate) const DIAL: Self = Self(DIALLED ^ OPEN);
+
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -67,6 +72,9 @@ impl Flags {
 impl Word {
     /// Of a breaker that nothing is known of, so that it passes; no real epoch is so high.
     pub(crate) const UNKNOWN: Self = Self(!STATE);
+
+    /// For a call that passes though it was refused.
+    pub(crate) const SPARED: Self = Self(SPARED << EPOCH_SHIFT | CLOSED);
 
     pub(crate) const fn new(state: CircuitState, epoch: u64, flags: Flags) -> Self {
         let state = match state {
@@ -93,7 +101,8 @@ impl Word {
         self.0 & STATE <= FORCED_CLOSED
     }
 
-    /// Whether the mailbox decides about every call: half-open and ramping up.
+    /// Whether the word does not tell what becomes of a call: half-open and ramping up, where the mailbox
+    /// decides, and open where not all that is refused is rejected.
     #[inline]
     pub(super) const fn asks(self) -> bool {
         self.0 & STATE >= HALF_OPEN
@@ -104,11 +113,16 @@ impl Word {
         self.0 & STATE == RAMPING
     }
 
+    /// Whether the state is open, and not all calls that it refuses are rejected.
+    pub(super) const fn is_dialled(self) -> bool {
+        self.0 & STATE == DIALLED
+    }
+
     pub(crate) const fn state(self) -> CircuitState {
         match self.0 & STATE {
             CLOSED | RAMPING => CircuitState::Closed,
             FORCED_CLOSED => CircuitState::ForcedClosed,
-            OPEN => CircuitState::Open,
+            OPEN | DIALLED => CircuitState::Open,
             FORCED_OPEN => CircuitState::ForcedOpen,
             _ => CircuitState::HalfOpen,
         }

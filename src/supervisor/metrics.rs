@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Breakers;
 use crate::breaker::Breaker;
 use crate::family::Family;
-use crate::telemetry::{Kind, Source};
+use crate::telemetry::{Kind, Source, StoreSource};
 
 impl Breakers {
     /// Tells the recorder of the [`metrics`](https://docs.rs/metrics) crate what all breakers and families have
@@ -21,14 +21,19 @@ impl Breakers {
     /// | --- | --- | --- |
     /// | `circuit_breaker_calls_total` | `breaker`, `outcome`: `success`, `failure`, `ignored`, `late`, `timeout` | calls that ended, each under one outcome |
     /// | `circuit_breaker_rejections_total` | `breaker`, `reason`: `open`, `probes_in_use`, `forced_open`, `ramp_up` | calls that were not let through |
+    /// | `circuit_breaker_simulated_rejections_total` | `breaker`, `reason`: `open`, `probes_in_use`, `ramp_up` | calls that were refused and let through all the same, see [`enforcement`](crate::BreakerConfigBuilder::enforcement) |
+    /// | `circuit_breaker_enforcement` | `breaker` | the share of refused calls that is rejected: 0 in shadow mode; of a family, as its keys have it that were not given their own |
     /// | `circuit_breaker_transitions_total` | `breaker`, `from`, `to`, `cause` | changes of state, those between two recordings too |
     /// | `circuit_breaker_state` | `breaker`, `state`: `closed`, `open`, `half_open`, `forced_open`, `forced_closed` | 1 for the present state, 0 for the others |
     /// | `circuit_breaker_call_duration_seconds` | `breaker` | a histogram: how long calls were waited for, see below |
     /// | `circuit_breaker_calls_in_flight` | `breaker` | calls under way, probes with them |
     /// | `circuit_breaker_probes_in_flight` | `breaker` | probes under way, those too whose lease is over |
+    /// | `circuit_breaker_held` | `breaker` | messages that wait inside the breaker, see [`Hold`](crate::Hold) |
     /// | `circuit_breaker_overrides` | `breaker` | an operator's orders in force |
     /// | `circuit_breaker_restarts_total` | `breaker` | restarts of the breaker's actor |
     /// | `circuit_breaker_evictions_total` | | idle breakers that had to go to make room |
+    /// | `circuit_breaker_store_degraded` | | 1 while the store that records are shared through does not answer; only where there is one |
+    /// | `circuit_breaker_store_steps_total` | | steps that the store was asked for, each a round trip |
     /// | `circuit_breaker_family_keys` | `breaker`, `state` | keys of a family that are kept, by state |
     /// | `circuit_breaker_family_unguarded_total` | `breaker` | breakers a family gave out that guard nothing |
     ///
@@ -36,7 +41,9 @@ impl Breakers {
     ///
     /// - A timeout is a failure to the breaker; here it is a `timeout` and no `failure`. A call that is dropped
     ///   before it ended is `ignored`, or `late` if the state has changed since. So all outcomes together are
-    ///   the calls that ended, but for failures that pass a breaker whose actor is gone for good.
+    ///   the calls that ended, but for those of the next line and for failures that pass a breaker whose actor is gone for good.
+    /// - A call that is refused and let through all the same is in flight and may be measured, and ends under no
+    ///   outcome: the breaker is not told of it.
     /// - A break that is over is `open` until a call comes, as in [`Breaker::state`].
     /// - A future that is ready when it is first polled is never in flight.
     ///
@@ -88,7 +95,11 @@ impl Breakers {
             (breakers, registry.families(), registry.evictions())
         };
         sources.extend(families.iter().map(of_family));
-        self.shared.telemetry.record(sources, evictions);
+        let store = self.shared.link.as_ref().map(|link| StoreSource {
+            is_away: link.is_away(),
+            steps: link.steps(),
+        });
+        self.shared.telemetry.record(sources, evictions, store);
     }
 }
 
@@ -98,6 +109,7 @@ fn of_breaker(breaker: &Breaker) -> Source {
         name: Arc::clone(gate.name()),
         meter: gate.meter().clone(),
         kind: Kind::Breaker(gate.state()),
+        enforcement: gate.enforcement(),
     }
 }
 
@@ -109,5 +121,6 @@ fn of_family(family: &Family) -> Source {
             keys: family.states(),
             unguarded: family.unguarded(),
         },
+        enforcement: family.config().enforcement(),
     }
 }

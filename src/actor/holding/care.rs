@@ -17,9 +17,14 @@ use crate::message::{Bring, SubscribeDrops};
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl BreakerActor {
+    /// How many messages wait.
+    pub(in crate::actor) fn waiting(&self) -> usize {
+        self.holding.as_ref().map_or(0, |all| all.waiting())
+    }
+
     /// Whether messages wait.
     pub(in crate::actor) fn is_holding(&self) -> bool {
-        self.holding.as_ref().is_some_and(|all| all.waiting() > 0)
+        self.waiting() > 0
     }
 
     /// Does what is due with the messages in its care; tells when to come again. Most breakers have none.

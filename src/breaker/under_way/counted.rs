@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::breaker::Breaker;
 use crate::breaker::timer::now;
+use crate::circuit::SPARED;
 
 /// A handle, and the call that is made through it, if it passed.
 pub(crate) struct Tracked {
@@ -55,6 +56,9 @@ impl Tracked {
     fn abandon(&self, epoch: u64) {
         let gate = self.breaker.gate();
         gate.meter().end(|| None);
+        if epoch == SPARED {
+            return;
+        }
         if gate.load().epoch() == epoch {
             gate.meter().ignored();
         } else {

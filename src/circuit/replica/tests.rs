@@ -61,9 +61,8 @@ impl Fleet {
             .map(|process| {
                 let ahead = random.i64(-hour..=hour);
                 let now = super::moved(time, ahead.saturating_neg());
-                let source = fastrand::Rng::with_seed(seed);
-                let draw = std::sync::Mutex::new(source);
-                let source = Arc::new(move || draw.lock().unwrap().f64());
+                let drawn = random.f64();
+                let source = Arc::new(move || drawn);
                 let terms = Terms {
                     process: u64::try_from(process).unwrap(),
                     min_reporters: weather.min_reporters,
@@ -317,7 +316,7 @@ impl Fleet {
             None => return self.check_closed(),
         };
         for process in &self.processes {
-            if process.circuit.is_alone() {
+            if process.circuit.sharing_status().unwrap().alone {
                 assert!(self.weather.min_reporters > 1);
                 continue;
             }
@@ -341,7 +340,7 @@ impl Fleet {
 
     fn check_closed(&self) {
         for process in &self.processes {
-            if !process.circuit.is_alone() {
+            if !process.circuit.sharing_status().unwrap().alone {
                 let now = super::moved(self.time, process.ahead.saturating_neg());
                 let shown = process.circuit.record().state_at(now);
                 assert_eq!(shown, CircuitState::Closed, "{:#?}", process.circuit);

@@ -34,7 +34,10 @@ struct Counters {
     ignored: AtomicU64,
     late: AtomicU64,
     probes: AtomicU64,
+    held: AtomicU64,
     restarts: AtomicU64,
+    /// Calls that were refused and not rejected. Not on the stripes, whose line is full.
+    simulated: [AtomicU64; 4],
     transitions: Mutex<Vec<(Change, u64)>>,
     durations: Durations,
 }
@@ -65,8 +68,12 @@ pub(crate) struct Counts {
     pub(crate) timeouts: u64,
     /// Rejections while open, with all probes in use, while forced open, and while ramping up.
     pub(crate) rejected: [u64; 4],
+    /// Those that were none, in the same order.
+    pub(crate) simulated: [u64; 4],
     pub(crate) in_flight: u64,
     pub(crate) probes: u64,
+    /// Messages that wait.
+    pub(crate) held: u64,
     pub(crate) restarts: u64,
     pub(crate) transitions: Vec<(Change, u64)>,
 }
@@ -81,6 +88,18 @@ fn count(counter: &AtomicU64, owned: bool) -> u64 {
         count
     } else {
         counter.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+}
+
+/// The counter of a reason for which calls are refused.
+#[inline]
+fn of_reason(counters: &[AtomicU64; 4], reason: Reason) -> &AtomicU64 {
+    let [open, probes_in_use, forced_open, ramp_up] = counters;
+    match reason {
+        Reason::Open => open,
+        Reason::ProbesInUse => probes_in_use,
+        Reason::ForcedOpen => forced_open,
+        Reason::RampUp => ramp_up,
     }
 }
 
@@ -100,7 +119,9 @@ impl Default for Meter {
             ignored: AtomicU64::new(0),
             late: AtomicU64::new(0),
             probes: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
+            simulated: std::array::from_fn(|_| AtomicU64::new(0)),
             transitions: Mutex::default(),
             durations: Durations::default(),
         }))
@@ -135,14 +156,12 @@ impl Meter {
     #[inline]
     pub(crate) fn reject(&self, reason: Reason) {
         let (stripe, owned) = self.mine();
-        let [open, probes_in_use, forced_open, ramp_up] = &stripe.rejected;
-        let counter = match reason {
-            Reason::Open => open,
-            Reason::ProbesInUse => probes_in_use,
-            Reason::ForcedOpen => forced_open,
-            Reason::RampUp => ramp_up,
-        };
-        count(counter, owned);
+        count(of_reason(&stripe.rejected, reason), owned);
+    }
+
+    /// A call that was refused and not rejected.
+    pub(crate) fn simulate(&self, reason: Reason) {
+        add(of_reason(&self.0.simulated, reason), 1);
     }
 
     /// A call that passed, and is not done at once.
@@ -233,8 +252,10 @@ impl Meter {
                 sum(|stripe| &stripe.rejected[2]),
                 sum(|stripe| &stripe.rejected[3]),
             ],
+            simulated: counters.simulated.each_ref().map(load),
             in_flight: begun.saturating_sub(ended),
             probes: load(&counters.probes),
+            held: load(&counters.held),
             restarts: load(&counters.restarts),
             transitions: counters.lock_transitions().clone(),
         }
@@ -266,12 +287,24 @@ pub(crate) struct Account {
     seen: Calls,
     /// Failures since then that were timeouts.
     timeouts: u64,
+    /// How many messages wait, as the meter knows.
+    held: u64,
 }
 
 impl Account {
     /// The circuit has just counted a timeout as a failure.
     pub(crate) fn timed_out(&mut self) {
         self.timeouts = self.timeouts.saturating_add(1);
+    }
+
+    /// So many messages wait now.
+    pub(crate) fn hold(&mut self, held: usize, meter: &Meter) {
+        let held = u64::try_from(held).unwrap_or(u64::MAX);
+        let before = std::mem::replace(&mut self.held, held);
+        if held != before {
+            // Wraps around where there are fewer, and so takes them off.
+            add(&meter.0.held, held.wrapping_sub(before));
+        }
     }
 
     /// Has the meter count what the circuit has counted since.

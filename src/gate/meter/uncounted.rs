@@ -30,6 +30,9 @@ impl Meter {
     pub(crate) fn reject(&self, _: Reason) {}
 
     #[inline(always)]
+    pub(crate) fn simulate(&self, _: Reason) {}
+
+    #[inline(always)]
     pub(crate) fn hold(&self, _: bool) {}
 
     #[inline(always)]
@@ -52,6 +55,9 @@ impl Meter {
 impl Account {
     #[inline(always)]
     pub(crate) fn timed_out(&mut self) {}
+
+    #[inline(always)]
+    pub(crate) fn hold(&mut self, _: usize, _: &Meter) {}
 
     #[inline(always)]
     pub(crate) fn close(&mut self, _: &Calls, _: &Meter) {}

@@ -38,6 +38,42 @@ fn word_gives_back_what_was_put_into_it() {
     }
 }
 
+// R36, R37
+#[test]
+fn a_state_that_is_not_for_all_calls_is_a_code_of_its_own() {
+    for epoch in [0, 1 << 53] {
+        let dialled = Word::new(CircuitState::Open, epoch, Flags::DIAL.with(Flags::DUE));
+        assert_eq!(
+            (dialled.state(), dialled.epoch()),
+            (CircuitState::Open, epoch)
+        );
+        assert!(dialled.is_dialled() && dialled.has(Flags::DUE));
+        assert!(!dialled.passes() && dialled.asks() && !dialled.is_ramping());
+        let ramping = Word::new(CircuitState::Closed, epoch, Flags::RAMP);
+        assert_eq!(
+            (ramping.state(), ramping.epoch()),
+            (CircuitState::Closed, epoch)
+        );
+        assert!(ramping.is_ramping() && ramping.asks());
+        assert!(!ramping.passes() && !ramping.is_dialled());
+        for state in STATES {
+            let word = Word::new(state, epoch, Flags::default());
+            assert!(!word.is_dialled() && !word.is_ramping());
+            assert_eq!(word.asks(), state == CircuitState::HalfOpen);
+        }
+    }
+}
+
+// R37
+#[test]
+fn a_spared_call_passes_in_an_epoch_that_there_is_not() {
+    assert!(Word::SPARED.passes());
+    assert_eq!(Word::SPARED.epoch(), SPARED);
+    assert_eq!(Word::SPARED.flags(), Flags::default());
+    assert_ne!(Word::SPARED.epoch(), Word::UNKNOWN.epoch());
+    const { assert!(SPARED > 1 << 53) };
+}
+
 #[test]
 fn flags_are_put_together_and_taken_away_one_by_one() {
     for one in FLAGS {
