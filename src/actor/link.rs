@@ -217,6 +217,7 @@ impl Link {
         self.failed.notified().await;
     }
 
+    #[cfg(feature = "metrics")]
     pub(crate) fn is_away(&self) -> bool {
         matches!(*self.state(), State::Away(..))
     }

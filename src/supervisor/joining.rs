@@ -47,45 +47,57 @@ async fn listen(
     }
 }
 
-/// Looks for the store while it is away, and has breakers look at their records while it is there.
+/// Looks for the store while it is away, and has breakers look at their records while it is there. One that is
+/// there and lost again at once, as when a part of a cluster is away, is left alone for as long as one that is
+/// not there.
 async fn keep(link: Weak<Link>, poll: Duration) {
     let mut retry = FIRST_RETRY;
+    let mut steady = Duration::ZERO;
     loop {
         let Some(strong) = link.upgrade() else { return };
         let contact = strong.contact().await;
-        let wait = match contact {
+        let is_there = match contact {
             Ok(()) => {
                 strong.join();
-                retry = FIRST_RETRY;
-                poll
+                true
             }
             Err(error) => {
                 strong.lose(error);
-                let wait = retry;
-                retry = retry.saturating_mul(2).min(LONGEST_RETRY);
-                wait
+                false
             }
         };
-        let is_away = strong.is_away();
         drop(strong);
-        if is_away {
-            sleep(wait).await;
-        } else {
-            rest(&link, wait).await;
+        if is_there {
+            let (rested, is_lost) = rest(&link, poll).await;
+            steady = steady.saturating_add(rested);
+            if steady >= LONGEST_RETRY {
+                retry = FIRST_RETRY;
+            }
+            if !is_lost {
+                continue;
+            }
+        }
+        let is_unsteady = steady < LONGEST_RETRY;
+        steady = Duration::ZERO;
+        if is_unsteady || !is_there {
+            sleep(retry).await;
+            retry = retry.saturating_mul(2).min(LONGEST_RETRY);
         }
     }
 }
 
-/// Waits for so long, or until the store stops answering, or nobody is left.
-async fn rest(link: &Weak<Link>, wait: Duration) {
+/// Waits for so long, or until the store stops answering, or nobody is left: how long about, and whether it was
+/// lost.
+async fn rest(link: &Weak<Link>, wait: Duration) -> (Duration, bool) {
     let mut left = wait;
     while !left.is_zero() {
-        let Some(strong) = link.upgrade() else { return };
+        let Some(strong) = link.upgrade() else { break };
         let slice = left.min(LONGEST_RETRY);
         // An owner that is gone is not kept for longer than this.
         if timeout(slice, strong.until_lost()).await.is_ok() {
-            return;
+            return (wait.saturating_sub(left), true);
         }
         left = left.saturating_sub(slice);
     }
+    (wait.saturating_sub(left), false)
 }
