@@ -449,7 +449,7 @@ impl Circuit {
         let from = self.record.state();
         self.record.phase = phase;
         self.record.epoch = self.epoch_after(cause, now);
-        self.note_own_change(cause);
+        self.note_own_change(cause, now);
         let to = self.record.state();
         if from == to {
             return;

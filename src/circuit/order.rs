@@ -123,7 +123,7 @@ impl Circuit {
         if matches!(self.record.phase, Phase::Forced(_)) {
             self.record.attempt = 0;
             self.record.epoch = self.epoch_after(Cause::Reset, now);
-            self.note_own_change(Cause::Reset);
+            self.note_own_change(Cause::Reset, now);
         } else {
             self.close(Cause::Reset, Evidence::default(), now);
         }

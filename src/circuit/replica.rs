@@ -50,6 +50,8 @@ const ORDER_TRIES: u32 = 3;
 pub(super) struct Replica {
     terms: Terms,
     joined: bool,
+    /// Whether it ever was.
+    met: bool,
     /// The shared time less the process's own, in microseconds.
     ahead: i64,
     version: u64,
@@ -107,16 +109,18 @@ impl Replica {
     }
 
     /// Takes note of a change that the circuit made by itself.
-    fn changed(&mut self, cause: Cause, epoch: u64, to: CircuitState) {
+    fn changed(&mut self, cause: Cause, to: CircuitState, now: Timestamp) {
+        // Not the epoch, which may be far ahead: it began before the time at the store was known.
+        let version = self.epoch_floor(now);
         match cause {
             Cause::Tripped if self.terms.min_reporters > 1 => self.alone = true,
             Cause::Forced | Cause::Released | Cause::Reset => {
                 self.alone = false;
-                self.version = epoch;
+                self.version = version;
             }
             _ if self.alone => self.alone = to != CircuitState::Closed,
             Cause::Expired => self.version = self.version.saturating_add(1),
-            _ => self.version = epoch,
+            _ => self.version = version,
         }
         self.begin_anew();
     }
@@ -162,6 +166,7 @@ impl Circuit {
         self.sharing = super::Sharing::as_replica(Replica {
             terms,
             joined: false,
+            met: false,
             ahead: terms.ahead,
             version,
             revision: 0,
@@ -183,6 +188,13 @@ impl Circuit {
     pub(crate) fn join(&mut self, ahead: i64, now: Timestamp) {
         let now = self.begin(now);
         if let Some(replica) = self.sharing.replica_mut() {
+            // What changed before was dated by the time as it was thought to be.
+            if !replica.met && replica.version > 0 {
+                let by = ahead.saturating_sub(replica.ahead);
+                let version = moved(Timestamp::from_micros(replica.version), by);
+                replica.version = version.as_micros().max(1);
+            }
+            replica.met = true;
             replica.joined = true;
             replica.ahead = ahead;
             self.request(Action::Look, Pending::Look, now);
@@ -361,10 +373,10 @@ impl Circuit {
 // What the steps of the circuit call.
 impl Circuit {
     /// Takes note of a change of state that the circuit made by itself.
-    pub(super) fn note_own_change(&mut self, cause: Cause) {
-        let (epoch, state) = (self.record.epoch, self.record.state());
+    pub(super) fn note_own_change(&mut self, cause: Cause, now: Timestamp) {
+        let state = self.record.state();
         if let Some(replica) = self.sharing.replica_mut() {
-            replica.changed(cause, epoch, state);
+            replica.changed(cause, state, now);
         }
     }
 
