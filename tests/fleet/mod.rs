@@ -97,14 +97,32 @@ async fn rest() {
     }
 }
 
-/// Has this thread's timers go at a quarter of real time or less, so that a server has as long as it needs on a busy machine,
+/// Has this thread's timers go at a quarter of real time, so that a server has as long as it needs on a busy machine,
 /// and what is to be given up is given up all the same.
 pub(crate) fn slow_time() {
+    timers_at(0.25);
+}
+
+/// Has this thread's timers go at four times real time, so that rests are short.
+pub(crate) fn fast_time() {
+    timers_at(4.0);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of servers is not that of this thread's timers"
+)]
+fn timers_at(pace: f64) {
     tokio::time::pause();
-    drop(actix::spawn(async {
+    drop(actix::spawn(async move {
+        let mut seen = std::time::Instant::now();
         loop {
             std::thread::sleep(Duration::from_micros(50));
-            tokio::time::advance(Duration::from_micros(25)).await;
+            let now = std::time::Instant::now();
+            // Where the whole machine stood still, so did servers.
+            let passed = (now - seen).min(Duration::from_millis(5));
+            tokio::time::advance(passed.mul_f64(pace)).await;
+            seen = now;
         }
     }));
 }
