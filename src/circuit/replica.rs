@@ -49,9 +49,7 @@ const ORDER_TRIES: u32 = 3;
 #[derive(Debug, Clone)]
 pub(super) struct Replica {
     terms: Terms,
-    joined: bool,
-    /// Whether it ever was.
-    met: bool,
+    standing: Standing,
     /// The shared time less the process's own, in microseconds.
     ahead: i64,
     version: u64,
@@ -71,6 +69,15 @@ pub(super) struct Replica {
     undelivered: VecDeque<Step>,
     /// How the present state came about, by the process's own time.
     last: Option<Transition>,
+}
+
+/// How a circuit stands to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It was never joined to it, so the time there is not known.
+    Unmet,
+    Joined,
+    Apart,
 }
 
 /// Leave that the store gave, and nobody took yet.
@@ -99,9 +106,13 @@ impl Replica {
         now.max(self.version.saturating_add(1))
     }
 
+    fn is_joined(&self) -> bool {
+        self.standing == Standing::Joined
+    }
+
     /// Whether the store decides what all processes have to agree on.
     fn is_led(&self) -> bool {
-        self.joined && !self.alone
+        self.is_joined() && !self.alone
     }
 
     fn has_leave(&self) -> bool {
@@ -165,8 +176,7 @@ impl Circuit {
         };
         self.sharing = super::Sharing::as_replica(Replica {
             terms,
-            joined: false,
-            met: false,
+            standing: Standing::Unmet,
             ahead: terms.ahead,
             version,
             revision: 0,
@@ -189,13 +199,12 @@ impl Circuit {
         let now = self.begin(now);
         if let Some(replica) = self.sharing.replica_mut() {
             // What changed before was dated by the time as it was thought to be.
-            if !replica.met && replica.version > 0 {
+            if replica.standing == Standing::Unmet && replica.version > 0 {
                 let by = ahead.saturating_sub(replica.ahead);
                 let version = moved(Timestamp::from_micros(replica.version), by);
                 replica.version = version.as_micros().max(1);
             }
-            replica.met = true;
-            replica.joined = true;
+            replica.standing = Standing::Joined;
             replica.ahead = ahead;
             self.request(Action::Look, Pending::Look, now);
         }
@@ -207,7 +216,9 @@ impl Circuit {
         let Some(replica) = self.sharing.replica_mut() else {
             return;
         };
-        replica.joined = false;
+        if replica.is_joined() {
+            replica.standing = Standing::Apart;
+        }
         replica.leaves.clear();
         for (step, pending) in replica.requests.take_all() {
             self.decide_alone(step, pending, now);
@@ -220,7 +231,7 @@ impl Circuit {
         let Some(replica) = self.sharing.replica_mut() else {
             return;
         };
-        if !replica.joined
+        if !replica.is_joined()
             || replica
                 .requests
                 .is_under_way(|pending| matches!(pending, Pending::Look))
@@ -363,7 +374,7 @@ impl Circuit {
     pub(crate) fn sharing_status(&self) -> Option<Sharing> {
         let replica = self.sharing.replica()?;
         Some(Sharing {
-            joined: replica.joined,
+            joined: replica.is_joined(),
             alone: replica.alone,
             version: replica.version,
         })
@@ -510,7 +521,7 @@ impl Circuit {
 
     /// Tells the store of an order that was carried out here; `known` is the version it was given under.
     pub(super) fn tell_order(&mut self, action: Action, known: u64, now: Timestamp) {
-        let Some(replica) = self.sharing.replica().filter(|replica| replica.joined) else {
+        let Some(replica) = self.sharing.replica().filter(|replica| replica.is_joined()) else {
             return;
         };
         let step = Step::new(

@@ -60,7 +60,7 @@ impl Circuit {
     /// Offers the store what is remembered here, unless that is under way.
     fn offer(&mut self, now: Timestamp) {
         let record = self.shared_record();
-        let Some(replica) = self.sharing.replica().filter(|replica| replica.joined) else {
+        let Some(replica) = self.sharing.replica().filter(|replica| replica.is_joined()) else {
             return;
         };
         let under_way = |pending: &Pending| matches!(pending, Pending::Offer);
