@@ -2,6 +2,7 @@
 //! What breakers do on a cluster where all is well is in `redis_store.rs`.
 
 #![allow(
+    clippy::arithmetic_side_effects,
     clippy::disallowed_methods,
     clippy::indexing_slicing,
     clippy::panic,

@@ -3,7 +3,9 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::as_conversions,
     clippy::disallowed_methods,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
@@ -194,8 +196,7 @@ fn a_store_outlives_the_runtime_that_it_was_first_used_in() {
     in_a_system(async move || {
         let fleet = Fleet::around(store, 2, count(2), |builder| builder);
         // It may have to find out first that its connection went with the runtime.
-        eventually(|| !fleet.is_away(0) && !fleet.is_away(1)).await;
-        fleet.settle().await;
+        fleet.until_joined().await;
         fleet.process(0).fails().await;
         fleet.process(1).fails().await;
         eventually(|| fleet.states() == [CircuitState::Open; 2]).await;

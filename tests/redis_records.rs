@@ -2,8 +2,11 @@
 //! What becomes of breakers while the server is away is in `redis_faults.rs`.
 
 #![allow(
+    clippy::arithmetic_side_effects,
+    clippy::format_push_string,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "a test may fail"
 )]

@@ -4,6 +4,7 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::similar_names,
     clippy::unwrap_used,
     reason = "a test may fail"
 )]

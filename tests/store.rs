@@ -4,11 +4,13 @@
 mod fleet;
 mod stories;
 
+use std::future::{Ready, ready};
+
 use actix_circuit_breaker::TripPolicy;
 use fleet::*;
 
-async fn memory(_: &str) -> FaultyStore {
-    FaultyStore::new()
+fn memory(_: &str) -> Ready<FaultyStore> {
+    ready(FaultyStore::new())
 }
 
 stories::tell_all_with!(memory);

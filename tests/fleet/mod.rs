@@ -3,9 +3,12 @@
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 #![allow(
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a helper that fails fails the test"
+    reason = "a helper that fails fails the test, and servers know real time only"
 )]
 
 use std::any::Any;
@@ -108,10 +111,6 @@ pub(crate) fn fast_time() {
     timers_at(4.0);
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time of servers is not that of this thread's timers"
-)]
 fn timers_at(pace: f64) {
     tokio::time::pause();
     drop(actix::spawn(async move {
@@ -607,7 +606,7 @@ impl Fleet {
         build: fn(BreakersBuilder) -> BreakersBuilder,
     ) -> Self {
         let fleet = Self::around(store, processes, config, build);
-        fleet.settle().await;
+        fleet.until_joined().await;
         fleet
     }
 
@@ -634,6 +633,27 @@ impl Fleet {
     /// Waits until everything is answered and heard, and what comes of it.
     pub(crate) async fn settle(&self) {
         self.store.settle().await;
+    }
+
+    /// Waits until all of them share.
+    pub(crate) async fn until_joined(&self) {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            self.settle().await;
+            let mut joined = true;
+            for process in &self.processes {
+                let sharing = process.breaker.snapshot().await.unwrap().sharing;
+                joined &= sharing.is_some_and(|sharing| sharing.joined);
+            }
+            if joined {
+                return;
+            }
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "waited for too long"
+            );
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// Starts one more.

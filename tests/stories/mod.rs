@@ -3,8 +3,11 @@
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 #![allow(
+    clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::similar_names,
+    clippy::unchecked_time_subtraction,
     clippy::unwrap_used,
     reason = "a story that fails fails the test"
 )]
