@@ -10,7 +10,6 @@
     reason = "a test may fail"
 )]
 
-#[allow(dead_code, reason = "a part of it is used")]
 mod servers;
 
 use std::sync::Arc;
@@ -24,6 +23,9 @@ use actix_circuit_breaker::{
 use servers::{Server, eventually, eventually_async};
 
 const BREAK: Duration = Duration::from_secs(1);
+
+/// The same in microseconds.
+const SPAN: u64 = 1_000_000;
 
 /// How far two processes may be apart: each measures the server's time within a wait for the store.
 const APART: u64 = 200_000;
@@ -138,17 +140,16 @@ async fn agree_on_the_time(ahead: &[i64]) {
     let after = all[0].now();
     let open = |process: &Process| process.breaker.state() == CircuitState::Open;
     eventually(|| all.iter().all(open)).await;
-    let span = BREAK.as_micros() as u64;
     for process in &all {
         let due = process.due().await;
-        assert!(due + APART >= before + span && due <= after + span + APART);
+        assert!(due + APART >= before + SPAN && due <= after + SPAN + APART);
     }
     let dues = [all[0].due().await, all[1].due().await];
     assert!(dues[0].abs_diff(dues[1]) <= APART, "{dues:?}");
     // It is over when it is over, for who comes first.
     let last = all.last().unwrap();
     eventually_async(async || last.call().await.is_ok()).await;
-    assert!(last.now() + APART >= before + span);
+    assert!(last.now() + APART >= before + SPAN);
     eventually(|| {
         all.iter()
             .all(|one| one.breaker.state() == CircuitState::Closed)
@@ -184,7 +185,7 @@ async fn a_break_is_counted_finer_than_by_seconds() {
     a.fails().await;
     eventually(|| b.breaker.state() == CircuitState::Open).await;
     eventually_async(async || b.call().await.is_ok()).await;
-    assert!(b.now() + APART >= begun + BREAK.as_micros() as u64);
+    assert!(b.now() + APART >= begun + SPAN);
 }
 
 // Of two histories the later one goes on, by the time that is shared, also where clocks differ.
@@ -199,6 +200,9 @@ async fn the_later_history_goes_on_whatever_clocks_say() {
     }
     a.fails().await;
     assert_eq!(a.breaker.state(), CircuitState::Open);
+    // Later by more than what two processes may be apart.
+    let tripped = a.now();
+    eventually(|| a.now() > tripped + APART).await;
     b.breaker
         .force_open(ForceOpen::new("later"))
         .await
