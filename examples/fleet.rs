@@ -272,11 +272,26 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
         started => started?,
     };
+    let kept = match show(&mut redis).await {
+        Ok(kept) => kept,
+        Err(error) => {
+            println!("{error}");
+            false
+        }
+    };
+    if !kept {
+        println!("a promise was broken");
+    }
+    Ok(ExitCode::from(u8::from(!kept)))
+}
+
+/// Tells the whole story, and whether every promise was kept.
+async fn show(redis: &mut RedisServer) -> Result<bool, Box<dyn Error>> {
     let clock = SystemClock::new();
     let upstream = Upstream::start(clock.clone()).await?;
     let mut fleet = Fleet::start(&redis.url(), upstream.clone(), clock)?;
-    together(&mut fleet, &redis).await?;
-    let mut facts = alone(&mut fleet, &mut redis).await?;
+    together(&mut fleet, redis).await?;
+    let mut facts = alone(&mut fleet, redis).await?;
     fleet.say("story", "two more short outages");
     fleet.tell_all(false);
     for _ in 0..2 {
@@ -285,9 +300,9 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     facts.steps += redis.steps().await?;
     fleet.say("story", "the end");
     fleet.stop().await?;
-    if verdict::print(&fleet.processes, &upstream.arrivals(0), &facts) {
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("a promise was broken");
-    Ok(ExitCode::FAILURE)
+    Ok(verdict::print(
+        &fleet.processes,
+        &upstream.arrivals(0),
+        &facts,
+    ))
 }

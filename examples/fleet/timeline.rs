@@ -144,6 +144,15 @@ impl Fleet {
                 return Err(format!("waited {PATIENCE:?} in vain until {what}").into());
             }
             self.take_in(Duration::from_millis(20)).await;
+            for (at, (running, known)) in self.running.iter_mut().zip(&self.processes).enumerate() {
+                // What it said last may still be on its way.
+                if known.asked.is_none()
+                    && let Some(status) = running.0.try_wait()?
+                    && !status.success()
+                {
+                    return Err(format!("process {} is gone: {status}", at + 1).into());
+                }
+            }
         }
         Ok(())
     }
