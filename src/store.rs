@@ -15,7 +15,7 @@ use futures_core::stream::BoxStream;
 
 pub use crate::circuit::shared::{
     Action, Answer, CallId, Forced, InvalidCallId, ProbeEnding, Sample, SharedPhase, SharedProbe,
-    SharedRecord, Step, View,
+    SharedRecord, Sharing, Step, View,
 };
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};
@@ -89,6 +89,10 @@ pub enum Consistency {
 
 /// What a store tells of its records.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are changes; the other is the rare one"
+)]
 #[non_exhaustive]
 pub enum Change {
     /// A process changed something that others have to know of.

@@ -262,6 +262,10 @@ async fn without_the_store_each_process_is_on_its_own() {
     assert_eq!(b.state(), CircuitState::Closed);
     settle().await;
     assert!(matches!(events.take()[..], [StoreEvent::Degraded { .. }]));
+    let health = a.breakers.health().await;
+    assert!(health.store_away.is_some() && !health.is_healthy());
+    let sharing = a.breaker.snapshot().await.unwrap().sharing;
+    assert!(sharing.is_some_and(|sharing| !sharing.joined && !sharing.alone));
     // It heals alone, too.
     fleet.pass(BREAK);
     a.succeeds().await;
@@ -342,6 +346,8 @@ async fn a_trip_wants_as_many_reporters_as_are_set() {
     settle().await;
     assert_eq!(a.state(), CircuitState::Open);
     assert_eq!(b.state(), CircuitState::Closed);
+    let sharing = a.breaker.snapshot().await.unwrap().sharing;
+    assert!(sharing.is_some_and(|sharing| sharing.joined && sharing.alone));
     // The lone one recovers alone.
     fleet.pass(BREAK);
     a.succeeds().await;

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::order::OrderKind;
 use super::permit::SlotId;
 use super::record::Phase;
-use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Step, View};
+use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Sharing, Step, View};
 use super::window::{self, Verdict};
 use super::{Cause, Circuit, CircuitState, Ending, Permit, Refused, Transition};
 use crate::clock::Timestamp;
@@ -339,9 +339,14 @@ impl Circuit {
         self.sharing.replica().is_some_and(Replica::is_led)
     }
 
-    /// Whether it tripped by itself while the others go on.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.sharing.replica().is_some_and(|replica| replica.alone)
+    /// How the record is shared, for people.
+    pub(crate) fn sharing_status(&self) -> Option<Sharing> {
+        let replica = self.sharing.replica()?;
+        Some(Sharing {
+            joined: replica.joined,
+            alone: replica.alone,
+            version: replica.version,
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! A shared record as a store keeps it: a circuit, with what only sharing needs, and the steps on it.
 //! The scripts of the store in Redis do the same; `tests/redis_rules.rs` compares them (R34).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct Stored {
     /// The failed and slow samples of the window, so that one that comes twice counts once: by their marks,
     /// and where these are equal by their names.
     counted: BTreeSet<(u64, CallId)>,
+    /// The probes of the round whose success was counted, so that one that comes twice counts once.
+    succeeded: VecDeque<CallId>,
     /// Which processes reported failures of the window, with the mark of the last one of each.
     reporters: BTreeMap<u64, u64>,
     last: Option<Transition>,
@@ -62,6 +65,7 @@ impl Stored {
             revision: 0,
             probes: Vec::new(),
             counted: BTreeSet::new(),
+            succeeded: VecDeque::new(),
             reporters: BTreeMap::new(),
             last: None,
             kept_until: None,
@@ -74,13 +78,10 @@ impl Stored {
         let remembered = present.is_some_and(Self::remembers);
         let mut next = present.cloned().unwrap_or_else(|| Self::new(config));
         next.obey(config, step);
+        let mut transitions = next.transitions();
         let before = next.version();
         let (answer, writes) = next.decide(before, step);
-        let mut transitions = Vec::new();
-        while let Some(transition) = next.circuit.pop_transition() {
-            next.last = Some(transition.clone());
-            transitions.push(transition);
-        }
+        transitions.extend(next.transitions());
         let mut is_news = false;
         if writes {
             let changed = present.map_or(0, Self::version) != next.version();
@@ -107,6 +108,15 @@ impl Stored {
             corrupt: false,
         };
         Done { view, is_news }
+    }
+
+    /// Fetches the changes of state, the last of which is remembered.
+    fn transitions(&mut self) -> Vec<Transition> {
+        let transitions: Vec<_> = iter::from_fn(|| self.circuit.pop_transition()).collect();
+        if let Some(last) = transitions.last() {
+            self.last = Some(last.clone());
+        }
+        transitions
     }
 
     fn is_over(&self, now: Timestamp) -> bool {
@@ -288,6 +298,11 @@ impl Stored {
         let slow =
             sample.slow && matches!(self.circuit.config.trip(), TripPolicy::FailureRate { .. });
         if sample.failed || slow {
+            // The window made room before it took this one in.
+            if let Some(Kept::Each(samples)) = self.circuit.record.phase.memory().map(Memory::kept)
+            {
+                while self.counted.len() >= samples && self.counted.pop_first().is_some() {}
+            }
             self.counted.insert((mark, call));
         } else if self.circuit.config.success_forgets() {
             self.counted.clear();
@@ -301,7 +316,7 @@ impl Stored {
             return;
         };
         let (most, first) = match memory.kept() {
-            Kept::Each(samples) => (samples, 0),
+            Kept::Each(_) => return,
             Kept::ByPlace => (usize::MAX, first),
             Kept::Sum => (NAMES, 0),
         };
@@ -315,6 +330,10 @@ impl Stored {
     fn settle(&mut self, call: CallId, ending: ProbeEnding, now: Timestamp) -> (Answer, bool) {
         if !matches!(self.circuit.record.phase, Phase::HalfOpen { .. }) {
             return (Answer::Stale, false);
+        }
+        let succeeds = ending == ProbeEnding::Success;
+        if succeeds && self.succeeded.contains(&call) {
+            return (Answer::Known, false);
         }
         let own = self.probes.iter().find(|(_, probe)| *probe == call);
         // A slot that was passed on: the vote counts, and frees nothing (R16).
@@ -335,6 +354,12 @@ impl Stored {
             ProbeEnding::Gone => Ending::Gone,
         };
         self.circuit.end(permit, ending, now);
+        if succeeds {
+            self.succeeded.push_back(call);
+            if self.succeeded.len() > NAMES {
+                self.succeeded.pop_front();
+            }
+        }
         (Answer::Done, true)
     }
 
@@ -414,6 +439,7 @@ impl Stored {
     /// What belonged to the state before.
     fn forget(&mut self) {
         self.counted.clear();
+        self.succeeded.clear();
         self.reporters.clear();
         if !matches!(self.circuit.record.phase, Phase::HalfOpen { .. }) {
             self.probes.clear();

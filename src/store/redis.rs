@@ -32,6 +32,84 @@ const CONTACT_TTL: Duration = Duration::from_secs(1);
 
 /// A [`Store`] in Redis, shared by all processes that use the same server and prefix. Clones are the same
 /// store, over the same connection.
+///
+/// A step is one call of one script, so that nothing happens in its middle. The script is given the time and
+/// decides by the rules of [`circuit`](crate::circuit) (R34); it reads no clock. Any server of version 6.2 or
+/// later does, with either protocol (`?protocol=resp3`).
+///
+/// ```no_run
+/// # async fn example() -> Result<(), actix_circuit_breaker::StoreError> {
+/// use actix_circuit_breaker::RedisStore;
+///
+/// let store = RedisStore::connect("redis://localhost:6379/0").await?;
+/// let other = RedisStore::builder("redis://localhost:6379/0").prefix("billing").connect().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Keys
+///
+/// Three for a breaker, with one hash tag. In names, `{`, `}`, `%` and control characters are written as
+/// `%7B`; in the prefix `:` as well.
+///
+/// | key | type | holds |
+/// | --- | --- | --- |
+/// | `{prefix:name}` | hash | the record |
+/// | `{prefix:name}:f` | sorted set | the failed and slow calls of a closed window, by name |
+/// | `{prefix:name}:p` | sorted set | the probes of a half-open round, scored by the ends of their leases |
+///
+/// Each has a lifetime that is derived from the settings (R31) and set by the step that writes it; only an
+/// operator's order without an end has none. A closed breaker that remembers nothing has no key. What is in
+/// their place and cannot be read counts as no record, is told in [`View::corrupt`], and is replaced by the
+/// first step that writes. `{prefix}:contact` is there for a second after a [`contact`](Store::contact).
+/// Changes are published on the channel `prefix:changes`.
+///
+/// A breaker takes about 600 bytes closed with 5 failures, 1,000 open and 1,300 half-open with one probe, as
+/// `MEMORY USAGE` tells; what grows with the settings is what the window holds: the failures of a count, the
+/// failed and slow ones of the last calls, at most 128 names in a window of time.
+///
+/// # What the server has to allow
+///
+/// A user of its own needs no more than this, with the prefix in the pattern of keys and the channel:
+///
+/// ```text
+/// ACL SETUSER breakers on >secret ~{circuit-breaker* &circuit-breaker:changes -@all
+///   +eval +evalsha +type +hmget +hset +hdel +del +zadd +zscore +zcard +zcount +zrange +zrangebyscore
+///   +zremrangebyrank +zremrangebyscore +pexpire +persist +publish +set +time +subscribe +ping
+/// ```
+///
+/// In a Cluster also `+cluster`; with a database in the address `+select`.
+///
+/// A server that is full (`noeviction`) refuses steps that write, and nothing is changed. One that evicts
+/// (`allkeys-*`, `volatile-*`) may forget a breaker, which is then closed for processes that do not remember
+/// it; one that does offers its record again. If it is the failures alone that go, the window begins anew; if
+/// it is the probes, their slots are free.
+///
+/// # Cluster, Sentinel, TLS
+///
+/// [`connect_cluster`](Self::connect_cluster) is for a Cluster. A key that has moved is found again; while its
+/// slot is on the way, steps may fail.
+///
+/// For a server that Sentinels watch, use an address that leads to the present master, as a proxy or a name
+/// that follows it; a connection is given up when its server takes no writes any more, and the next one is
+/// made by that address again.
+///
+/// For `rediss://` switch on TLS in the crate `redis` itself, such as
+/// `redis = { version = "1", features = ["tokio-native-tls-comp"] }`, or `tokio-rustls-comp` with one of its
+/// sources of certificates.
+///
+/// # When it is away
+///
+/// Nothing blocks, and nothing is sent twice but to a server that said that it has done nothing: it did not
+/// know the script (`NOSCRIPT`), or has not got the key any more (`MOVED`). One attempt to connect is made at
+/// a time, when somebody asks; who asks meanwhile waits for it, which is bounded by
+/// [`connect_timeout`](RedisStoreBuilder::connect_timeout). After one that failed there is a rest of up to two
+/// seconds, in which all are told so at once. The connection lives on the runtime of whoever needed it first;
+/// when that ends, the next one makes another.
+///
+/// # Cancel safety
+///
+/// The futures and the stream can be dropped at any time. A step that was sent may be made all the same.
 #[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<Inner>,
@@ -153,14 +231,11 @@ impl Inner {
         let (seconds, micros) = answer?;
         let passed = self.clock.now().since(sent);
         let there = Timestamp::ZERO + Duration::from_secs(seconds) + Duration::from_micros(micros);
-        Ok(Some(there + passed / 2))
+        Ok(Some(there + passed.mul_f64(0.5)))
     }
 }
 
 impl Store for RedisStore {
-    /// # Cancel safety
-    ///
-    /// Dropping the future takes nothing back that was sent, and does no other harm.
     fn step(
         &self,
         breaker: &Arc<str>,
@@ -203,7 +278,7 @@ pub struct RedisStoreBuilder {
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
-            .field("servers", &self.shown())
+            .field("urls", &self.shown())
             .field("cluster", &self.cluster)
             .field("prefix", &self.prefix)
             .field("connect_timeout", &self.connect_timeout)
@@ -286,7 +361,7 @@ impl RedisStoreBuilder {
         }
         let server = match listening.as_slice() {
             [] => return Err(ConfigError::new("urls", "[]", "one server or more")),
-            [client] if !self.cluster => Server::One(client.clone()),
+            [client] if !self.cluster => Server::One(Box::new(client.clone())),
             servers => {
                 let infos = servers
                     .iter()
@@ -302,7 +377,7 @@ impl RedisStoreBuilder {
                     let range = format!("servers of one Cluster ({error})");
                     ConfigError::new("urls", self.shown(), range)
                 };
-                Server::Cluster(client.map_err(wrong)?)
+                Server::Cluster(Box::new(client.map_err(wrong)?))
             }
         };
         let names = Names::new(&self.prefix);

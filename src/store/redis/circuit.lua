@@ -24,15 +24,26 @@ local function open_until(till)
 end
 
 local function half_open(due, successes, inconclusive)
-  return { phase = 'half_open', due = due, probes = {}, successes = successes, inconclusive = inconclusive }
+  return {
+    phase = 'half_open',
+    due = due,
+    probes = {},
+    succeeded = {},
+    successes = successes,
+    inconclusive = inconclusive,
+  }
 end
 
 local function forced(order, till, reason)
   return { phase = 'forced', order = order, till = till, reason = reason }
 end
 
+local OF_ONE_STATE = {
+  'memory', 'since', 'till', 'due', 'probes', 'succeeded', 'successes', 'inconclusive', 'order', 'reason',
+}
+
 local function put(record, phase)
-  for _, name in ipairs({ 'memory', 'since', 'till', 'due', 'probes', 'successes', 'inconclusive', 'order', 'reason' }) do
+  for _, name in ipairs(OF_ONE_STATE) do
     record[name] = phase[name]
   end
   record.phase = phase.phase
@@ -208,6 +219,10 @@ local function end_probe(record, step, rules, call, ending, now)
     record.inconclusive = 0
     record.successes = record.successes + 1
     if record.successes < rules.successes_to_close then
+      table.insert(record.succeeded, call)
+      if #record.succeeded > NAMES then
+        table.remove(record.succeeded, 1)
+      end
       return
     end
     cause = 'recovered'

@@ -26,8 +26,8 @@ const LONGEST_REST: Duration = Duration::from_secs(2);
 /// Where the records are.
 #[derive(Clone)]
 pub(super) enum Server {
-    One(Client),
-    Cluster(ClusterClient),
+    One(Box<Client>),
+    Cluster(Box<ClusterClient>),
 }
 
 #[derive(Clone)]

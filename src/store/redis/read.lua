@@ -3,7 +3,7 @@
 local FIELDS = {
   'format', 'version', 'revision', 'attempt', 'newest', 'kept', 'last', 'phase',
   'since', 'memory', 'sampled', 'length', 'seen', 'samples', 'failures', 'slow', 'buckets', 'reporters',
-  'until', 'due', 'successes', 'inconclusive', 'order', 'reason',
+  'until', 'due', 'successes', 'inconclusive', 'succeeded', 'order', 'reason',
 }
 local STATES = { closed = true, open = true, half_open = true, forced_open = true, forced_closed = true }
 local CAUSES = {
@@ -116,6 +116,15 @@ local function read_probes()
   return probes
 end
 
+-- The probes of the round whose success was counted, oldest first.
+local function read_succeeded(text)
+  local succeeded = {}
+  for call in string.gmatch(text, '[^,]+') do
+    table.insert(succeeded, call)
+  end
+  return succeeded
+end
+
 -- The record that these fields make, or nothing.
 local function read_fields(fields)
   local record = {
@@ -150,6 +159,7 @@ local function read_fields(fields)
     record.due = to_int(fields.due)
     record.successes = to_count(fields.successes)
     record.inconclusive = to_count(fields.inconclusive)
+    record.succeeded = read_succeeded(fields.succeeded or '')
     record.probes = read_probes()
     local whole = record.due and record.successes and record.inconclusive and record.probes
     return whole and record or nil
@@ -164,8 +174,7 @@ local function read_fields(fields)
 end
 
 -- The record, if there is one; and whether there is something else in its place.
-local function read()
-  local kind = redis.call('TYPE', RECORD).ok
+local function read(kind)
   for _, key in ipairs({ FAILURES, PROBES }) do
     local other = redis.call('TYPE', key).ok
     if other ~= 'none' and other ~= 'zset' then

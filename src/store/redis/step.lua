@@ -16,7 +16,8 @@ end
 -- Actions that a process may begin with that knows of no record: a closed one that vanished says the same.
 local STARTS = { record = true, force = true, release = true, reset = true }
 
-local present, corrupt = read()
+local kind = redis.call('TYPE', RECORD).ok
+local present, corrupt = read(kind)
 if present and present.kept and present.kept <= step.now then
   present = nil
 end
@@ -71,8 +72,8 @@ function actions.record()
   elseif sample and is_known(memory, args.call) then
     return 'known', false
   end
-  make_room(record, is_new)
-  is_new = false
+  make_room(record, is_new, kind)
+  is_new, kind = false, 'hash'
   record.newest = now
   local calls = args.successes + (sample and 1 or 0)
   local mark, first = marks(memory, rules, calls, now)
@@ -96,6 +97,13 @@ end
 function actions.settle()
   if record.phase ~= 'half_open' then
     return 'stale', false
+  end
+  if args.ending == 'success' then
+    for _, call in ipairs(record.succeeded) do
+      if call == args.call then
+        return 'known', false
+      end
+    end
   end
   record.newest = now
   end_probe(record, step, rules, args.call, args.ending, now)
@@ -157,14 +165,14 @@ end
 
 -- Takes over what a process remembers, as another process would (R3, R29), but for probes: their names hold
 -- everywhere.
-local function offered_phase(kind, offered, newest)
+local function offered_phase(phase_name, offered, newest)
   local longest = add(newest, rules.longest_break)
-  if kind == 'closed' then
+  if phase_name == 'closed' then
     local ramping_since = rules.ramp_up and given(offered.ramping_since)
     return closed(rules, ramping_since and math.min(ramping_since, newest))
-  elseif kind == 'open' then
+  elseif phase_name == 'open' then
     return open_until(math.min(offered['until'], longest))
-  elseif kind == 'forced' then
+  elseif phase_name == 'forced' then
     return forced(offered.kind, given(offered['until']), offered.reason)
   end
   local phase, seated = half_open(math.min(offered.due, longest), offered.successes, offered.inconclusive), {}
@@ -181,8 +189,8 @@ end
 function actions.offer()
   local offered = args.record
   local newest = math.max(math.min(offered.newest, step.now), record.newest)
-  local kind, phase = next(offered.phase)
-  put(record, offered_phase(kind, phase, newest))
+  local phase_name, phase = next(offered.phase)
+  put(record, offered_phase(phase_name, phase, newest))
   record.version = offered.version
   record.attempt = offered.attempt
   record.newest = newest
@@ -217,7 +225,7 @@ if writes then
   if worthless then
     redis.call('DEL', RECORD, FAILURES, PROBES)
   else
-    write(record, is_new, step.now)
+    write(record, is_new, kind, step.now)
   end
 else
   transitions = {}

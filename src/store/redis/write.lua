@@ -80,6 +80,7 @@ local function fields_of(record)
     due = whole(record.due),
     successes = whole(record.successes),
     inconclusive = whole(record.inconclusive),
+    succeeded = record.succeeded and #record.succeeded > 0 and table.concat(record.succeeded, ',') or nil,
     order = record.order,
     reason = record.reason,
   }
@@ -98,8 +99,12 @@ local function fields_of(record)
   return fields
 end
 
--- Clears what does not belong to the record that is written: all, where none could be read.
-local function make_room(record, is_new)
+-- Clears what does not belong to the record that is written: all, where none could be read. The first command
+-- is one that a server without memory refuses: it would take any after one that it took.
+local function make_room(record, is_new, kind)
+  if kind == 'none' or kind == 'hash' then
+    redis.call('HSET', RECORD, 'format', FORMAT)
+  end
   if is_new then
     redis.call('DEL', RECORD, FAILURES, PROBES)
   elseif not record.memory or record.memory.fresh then
@@ -110,8 +115,8 @@ local function make_room(record, is_new)
   end
 end
 
-local function write(record, is_new, now)
-  make_room(record, is_new)
+local function write(record, is_new, kind, now)
+  make_room(record, is_new, kind)
   local fields, given_fields, others = fields_of(record), {}, {}
   for _, name in ipairs(FIELDS) do
     if fields[name] then
