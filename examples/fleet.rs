@@ -124,11 +124,20 @@ async fn short_outage(fleet: &mut Fleet) -> Result<bool, Box<dyn Error>> {
     Ok(is_shared)
 }
 
-/// Calls that succeeded, and those that did not.
-fn tally(fleet: &Fleet) -> (usize, usize) {
-    let ok = fleet.processes.iter().map(|it| it.count(Outcome::Ok)).sum();
-    let ended: usize = fleet.processes.iter().map(|it| it.outcomes.len()).sum();
-    (ok, ended - ok)
+/// Of the calls that were made since everybody had heard that all are closed: those that succeeded, and those
+/// that did not.
+fn since_closed(fleet: &Fleet) -> (usize, usize) {
+    let mut counts = (0, 0);
+    for process in &fleet.processes {
+        let asked = process.changes.last().map_or(0, |it| it.asked);
+        for outcome in process.outcomes.range(asked + 1..).map(|(_, it)| *it) {
+            match outcome {
+                Outcome::Ok => counts.0 += 1,
+                _ => counts.1 += 1,
+            }
+        }
+    }
+    counts
 }
 
 /// How they came back to Redis; the newest break is the one that goes on.
@@ -150,9 +159,9 @@ async fn together(fleet: &mut Fleet, redis: &RedisServer) -> Result<(), Box<dyn 
             all.iter().all(|it| it.outcomes.len() > 20)
         })
         .await?;
-    let (before, steps) = (tally(fleet).0, redis.steps().await?);
+    let (before, steps) = (since_closed(fleet).0, redis.steps().await?);
     fleet.pass(Duration::from_secs(1)).await;
-    let (calls, steps) = (tally(fleet).0 - before, redis.steps().await? - steps);
+    let (calls, steps) = (since_closed(fleet).0 - before, redis.steps().await? - steps);
     let what = format!("{calls} calls in a second, for which Redis made {steps} steps");
     fleet.say("fleet", what);
 
@@ -183,14 +192,15 @@ async fn together(fleet: &mut Fleet, redis: &RedisServer) -> Result<(), Box<dyn 
 async fn alone(fleet: &mut Fleet, redis: &mut RedisServer) -> Result<Facts, Box<dyn Error>> {
     let steps = redis.steps().await?;
     fleet.say("story", "Redis is killed, the upstream is well");
-    let before = tally(fleet);
     redis.kill();
     let alone = |all: &[Process]| all.iter().all(Process::is_alone);
     fleet.until("all have noticed", alone).await?;
     fleet.pass(Duration::from_millis(500)).await;
-    let after = tally(fleet);
-    let (unharmed, harmed) = (after.0 - before.0, after.1 - before.1);
-    let what = format!("{unharmed} calls since, {harmed} of them not well");
+    let (unharmed, harmed) = since_closed(fleet);
+    let what = format!(
+        "{} calls meanwhile, {harmed} of them not well",
+        unharmed + harmed
+    );
     fleet.say("fleet", what);
 
     fleet.say("story", "the upstream dies");

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 pub(crate) const VARIABLE: &str = "REDIS_SERVER";
 
 const PATIENCE: Duration = Duration::from_secs(10);
+const TRIES: u32 = 10;
 
 pub(crate) struct RedisServer {
     client: redis::Client,
@@ -83,7 +84,6 @@ impl RedisServer {
                 if ask::<()>(&self.client, &["PING"]).await.is_ok() {
                     return Ok(());
                 }
-                sleep(Duration::from_millis(10)).await;
             }
         };
         timeout(PATIENCE, answers)
@@ -116,14 +116,22 @@ impl RedisServer {
     }
 }
 
+/// Asks, a few times where it has to be, on a machine however busy.
 async fn ask<T: redis::FromRedisValue>(client: &redis::Client, words: &[&str]) -> io::Result<T> {
     let mut command = redis::Cmd::new();
     for word in words {
         command.arg(word);
     }
-    let answer = async {
-        let mut connection = client.get_multiplexed_async_connection().await?;
-        command.query_async(&mut connection).await
-    };
-    answer.await.map_err(io::Error::other)
+    let mut tries = 0;
+    loop {
+        let answer = async {
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            command.query_async(&mut connection).await
+        };
+        match answer.await {
+            Err(_) if tries < TRIES => tries += 1,
+            answer => return answer.map_err(io::Error::other),
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
 }

@@ -127,6 +127,7 @@ impl Fleet {
 
     /// Has what happens to the breakers printed line by line, or not.
     pub(crate) fn tell_all(&mut self, told: bool) {
+        self.print_until(self.clock.now());
         self.told = told;
     }
 
@@ -181,8 +182,6 @@ impl Fleet {
     }
 
     fn note(&mut self, process: usize, report: Report) {
-        // By what was known before.
-        self.look_at_upstream();
         let Some(known) = self.processes.get_mut(process) else {
             return;
         };
@@ -244,13 +243,18 @@ impl Fleet {
             .push((self.clock.now(), who.to_owned(), what.into()));
     }
 
-    /// Adds the requests that reached the upstream while nobody was closed: probes, that is.
-    fn look_at_upstream(&mut self) {
+    /// Adds the requests that had reached the upstream by then while nobody was closed: probes, that is.
+    fn look_at_upstream(&mut self, end: Timestamp) {
         for arrival in self.upstream.arrivals(self.looked_at) {
+            if arrival.came > end {
+                break;
+            }
             self.looked_at += 1;
             let is_probe = self.processes.iter().enumerate().all(|(at, process)| {
                 let asked = process.opening().map_or(0, |opening| opening.asked);
-                !process.is(CircuitState::Closed)
+                let mut changes = process.changes.iter().rev();
+                let state = changes.find(|it| it.at <= arrival.came).map(|it| it.to);
+                state.is_some_and(|it| it != CircuitState::Closed)
                     && (at != arrival.process || arrival.number > asked)
             });
             if is_probe && self.told {
@@ -262,7 +266,7 @@ impl Fleet {
     }
 
     fn print_until(&mut self, end: Timestamp) {
-        self.look_at_upstream();
+        self.look_at_upstream(end);
         self.lines.sort_by_key(|(at, ..)| *at);
         let ready = self.lines.partition_point(|(at, ..)| *at <= end);
         for (at, who, what) in self.lines.drain(..ready) {
