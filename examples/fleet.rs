@@ -10,15 +10,19 @@
 //!    trips by itself, and probes by itself.
 //! 4. Redis comes back empty during a break: the processes bring the break back to it, and share again.
 //!
-//! Look at the upstream's lines: while Redis is there, they tell of one probe a round. The end is a summary, by
-//! what the upstream counted, and what was promised; it exits with 1 if a promise was broken. Times are shown,
-//! and none of them is a promise.
+//! Look at the upstream's lines: while Redis is there, they tell of one probe a round; without it, of one for
+//! each process. Then at the ends of breaks: the same for all while they share, each its own without Redis, the
+//! newest for all once it is back. The end is a summary and what was promised; it exits with 1 if a promise was
+//! broken. The promises are about counts, and probes are counted by the upstream; of times they say only that no
+//! shared change took five seconds to be everywhere. On a busy machine a process may lose Redis for a moment, and
+//! says so; such an outage is not counted as a shared one, and another is added.
 //!
-//! Run it with `cargo run --features redis --example fleet`; it takes about fifteen seconds. It needs a
-//! `redis-server` on the PATH, which it starts and ends itself, and says so where there is none. `REDIS_SERVER`
-//! names another one; then a missing one is an error.
+//! Run it with `cargo run --features redis --example fleet`; it takes about twelve seconds. It starts a
+//! `redis-server` of its own, for which one has to be on the PATH; where there is none it says so, and that is no
+//! error. `REDIS_SERVER` names the program to be started instead; that one must be there.
 //!
-//! The processes are in `fleet/worker.rs`, the upstream in `fleet/upstream.rs`.
+//! The processes are in `fleet/worker.rs`, the upstream in `fleet/upstream.rs`, what is made of what they tell in
+//! `fleet/timeline.rs` and `fleet/verdict.rs`.
 
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 #![allow(clippy::arithmetic_side_effects, reason = "small counts and spans")]
@@ -50,8 +54,7 @@ use timeline::{Fleet, Process};
 use upstream::{Mode, Upstream};
 use verdict::{Back, Facts};
 
-/// How often all processes have to trip together, to say how fast that is; and how often it is tried, as on
-/// a very busy machine a process may lose Redis for a moment.
+/// How often all processes have to trip together, to say how fast that is; and how often it is tried.
 const TRIPS: usize = 20;
 const TRIES: usize = 60;
 
