@@ -244,7 +244,7 @@ async fn alone(fleet: &mut Fleet, redis: &mut RedisServer) -> Result<Facts, Box<
         }
         if remembered {
             let until = fleet.seconds(back.due);
-            let what = format!("knows of the newest break again, until {until:.2} s");
+            let what = format!("has the record again; the newest break is until {until:.2} s");
             fleet.say("redis", what);
         }
     }

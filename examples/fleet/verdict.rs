@@ -129,7 +129,7 @@ pub(crate) struct Facts {
     pub(crate) tripped_alone: usize,
     /// The break that was open when all shared again, if one was.
     pub(crate) back: Option<Back>,
-    /// Whether Redis knew of the break by then.
+    /// Whether Redis had the record again before the end of the break.
     pub(crate) remembered: bool,
     pub(crate) steps: u64,
     /// How many shared trips there had to be.
