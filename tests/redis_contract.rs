@@ -347,6 +347,38 @@ async fn one_sick_process_opens_nothing_where_two_have_to_report() {
     }
 }
 
+#[tokio::test]
+async fn names_and_processes_are_remembered_up_to_a_number() {
+    let (_server, each) = each().await;
+    for mut a in each {
+        a.config = BreakerConfig::builder()
+            .trip(TripPolicy::ConsecutiveFailures {
+                failures: 1,
+                within: None,
+            })
+            .build()
+            .unwrap();
+        let fail = async |number, min_reporters| {
+            let process = a.other(number);
+            let now = Timestamp::from_micros(DAY + number);
+            let step = Step::new(number, 0, now, process.failure(1)).min_reporters(min_reporters);
+            a.make(step).await
+        };
+        for number in 1..=200 {
+            let view = fail(number, 129).await;
+            assert_eq!(
+                (view.answer, state(&view)),
+                (Answer::Done, CircuitState::Closed)
+            );
+        }
+        for number in 73..=200 {
+            assert_eq!(fail(number, 129).await.answer, Answer::Known);
+        }
+        assert_eq!(fail(72, 129).await.answer, Answer::Done);
+        assert_eq!(state(&fail(201, 128).await), CircuitState::Open);
+    }
+}
+
 // case 151; R14
 #[tokio::test]
 async fn a_round_begins_with_nothing_of_the_one_before() {
@@ -585,6 +617,28 @@ async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
             spoilt.push(vec![vec!["OPEN"], vec!["HDEL", record, field]]);
         }
     }
+    for field in ["attempt", "successes", "inconclusive"] {
+        spoilt.push(vec![
+            vec!["OPEN"],
+            vec!["HSET", record, field, "4294967296"],
+        ]);
+    }
+    for field in [
+        "memory",
+        "sampled",
+        "length",
+        "seen",
+        "samples",
+        "failures",
+        "slow",
+        "buckets",
+        "reporters",
+        "since",
+    ] {
+        for value in ["x", "-1", "1:2", "0000000000000001:x", "1:1:1:1,1:1:1:1"] {
+            spoilt.push(vec![vec!["FAIL"], vec!["HSET", record, field, value]]);
+        }
+    }
     spoilt.push(vec![vec!["OPEN"], vec!["ZADD", probes, "1.5", "nobody"]]);
     spoilt.push(vec![
         vec!["OPEN"],
@@ -597,6 +651,8 @@ async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
             if order[0] == "OPEN" {
                 let open = a.open(0).await;
                 a.probe(10 * SECOND, open, 1).await;
+            } else if order[0] == "FAIL" {
+                a.fail(0, 0, 1).await;
             } else {
                 server.cli(order);
             }
@@ -791,6 +847,53 @@ async fn both_protocols_and_a_password_do() {
         panic!("it knows another password");
     };
     assert!(!why.contains("wrong:") && !why.contains('@'), "{why}");
+}
+
+/// An arbiter may end before the others.
+#[test]
+fn the_end_of_the_runtime_that_connected_is_not_the_end_of_the_store() {
+    let server = Server::start();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let first = runtime();
+    let a = first.block_on(async {
+        let a = redis(&server).await;
+        a.fail(0, 0, 1).await;
+        a
+    });
+    drop(first);
+    runtime().block_on(async {
+        servers::eventually_async(async || a.store.contact().await.is_ok()).await;
+        assert_eq!(a.fail(0, 0, 1).await.answer, Answer::Known);
+    });
+}
+
+// Memory stays flat where nobody reads.
+#[tokio::test]
+async fn who_listens_slowly_is_told_that_changes_were_missed() {
+    let server = Server::start();
+    let a = redis(&server).await;
+    let mut changes = a.store.changes();
+    assert!(matches!(changes.next().await, Some(Change::Missed)));
+    for _ in 0..3_000 {
+        a.step(0, 0, Action::Look).await;
+        server.cli(&["PUBLISH", "circuit-breaker:changes", "{}"]);
+    }
+    let version = a.open(0).await;
+    let mut read = 0;
+    loop {
+        read += 1;
+        match changes.next().await {
+            Some(Change::Made { view, .. }) if view.record.version == version => break,
+            Some(_) => {}
+            None => panic!("it ends with the store"),
+        }
+    }
+    assert!(read <= 1_100, "{read}");
 }
 
 // The list of the documentation.
