@@ -639,6 +639,14 @@ async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
             spoilt.push(vec![vec!["FAIL"], vec!["HSET", record, field, value]]);
         }
     }
+    for spoil in [
+        vec!["HSET", record, "order", "ajar"],
+        vec!["HSET", record, "until", "soon"],
+        vec!["HDEL", record, "order"],
+        vec!["HDEL", record, "reason"],
+    ] {
+        spoilt.push(vec![vec!["FORCE"], spoil]);
+    }
     spoilt.push(vec![vec!["OPEN"], vec!["ZADD", probes, "1.5", "nobody"]]);
     spoilt.push(vec![
         vec!["OPEN"],
@@ -651,6 +659,13 @@ async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
             if order[0] == "OPEN" {
                 let open = a.open(0).await;
                 a.probe(10 * SECOND, open, 1).await;
+            } else if order[0] == "FORCE" {
+                let order = Action::Force {
+                    kind: Forced::Open,
+                    ttl: Some(Duration::from_secs(60)),
+                    reason: "drill".into(),
+                };
+                a.step(0, 0, order).await;
             } else if order[0] == "FAIL" {
                 a.fail(0, 0, 1).await;
             } else {

@@ -325,10 +325,15 @@ impl Maker {
             3 => Action::Trip,
             4 => Action::Force {
                 kind: pick(&mut self.rng, &[Forced::Open, Forced::Closed]),
-                ttl: self
-                    .rng
-                    .bool()
-                    .then(|| Duration::from_micros(self.rng.u64(60 * SECOND..90 * SECOND))),
+                ttl: match self.rng.u32(..12) {
+                    // Out of range: nothing happens.
+                    0 => Some(Duration::ZERO),
+                    1 => Some(Duration::MAX),
+                    2..=6 => None,
+                    _ => Some(Duration::from_micros(
+                        self.rng.u64(60 * SECOND..90 * SECOND),
+                    )),
+                },
                 reason: pick(&mut self.rng, &["", "why \"not\"\n\u{1}", "wartung/ä€🦀"]).into(),
             },
             5 => Action::Release,
