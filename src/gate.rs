@@ -199,7 +199,7 @@ impl Gate {
     pub(crate) fn admit_restrained(self: &Arc<Self>, mut word: Word) -> Admission {
         loop {
             if word.asks() || word.has(Flags::DUE) {
-                return self.question(word);
+                return self.admit_rarely(word);
             }
             let reason = match word.state() {
                 CircuitState::Open => Reason::Open,
@@ -220,11 +220,6 @@ impl Gate {
             if looks && self.is_over(until) {
                 return self.question(word);
             }
-            if word.is_dialled()
-                && let Some(admission) = self.admit_dialled(word, until)
-            {
-                return admission;
-            }
             rejecting.count();
             self.meter.reject(reason);
             let until = (until != NEVER).then(|| Timestamp::from_micros(until));
@@ -232,16 +227,40 @@ impl Gate {
         }
     }
 
-    /// Decides about a call that an open breaker refuses and may not reject; `None` if it does.
+    /// Decides where the word does not tell.
     #[cold]
-    fn admit_dialled(self: &Arc<Self>, word: Word, until: u64) -> Option<Admission> {
-        // As rejections have it, among which these calls are not counted.
-        let looks = self.stripes.mine().is_nth_simulated(LOOK_EVERY);
-        if looks && self.is_over(until) {
-            return Some(self.question(word));
+    fn admit_rarely(self: &Arc<Self>, word: Word) -> Admission {
+        let dialled = word.is_dialled() && !word.has(Flags::DUE);
+        let admission = dialled.then(|| self.admit_dialled(word)).flatten();
+        admission.unwrap_or_else(|| self.question(word))
+    }
+
+    /// Decides about a call that an open breaker refuses and may not reject (R37); `None` if the break is over
+    /// or the word is no longer the present one, so that the mailbox has to decide.
+    fn admit_dialled(&self, word: Word) -> Option<Admission> {
+        let until = self.deadline(word).load(Ordering::Acquire);
+        if self.load() != word {
+            return None;
         }
-        self.spares(Reason::Open)
-            .then_some(Admission::Pass(Word::SPARED))
+        let rejecting = self.stripes.for_rejection();
+        // Those that are not rejected are not counted among those that are.
+        let looks = !self.timed
+            || word.has(Flags::NEAR)
+            || rejecting.is_nth(LOOK_EVERY)
+            || self.stripes.mine().is_nth_simulated(LOOK_EVERY);
+        if looks && self.is_over(until) {
+            return None;
+        }
+        if self.spares(Reason::Open) {
+            return Some(Admission::Pass(Word::SPARED));
+        }
+        rejecting.count();
+        let until = (until != NEVER).then(|| Timestamp::from_micros(until));
+        Some(Admission::Reject(self.rejection(
+            Reason::Open,
+            word.epoch(),
+            until,
+        )))
     }
 
     /// Draws whether a call that is refused for `reason` goes to its target all the same, and counts it then

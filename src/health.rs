@@ -16,6 +16,7 @@ use crate::circuit::{CircuitState, Snapshot};
 use crate::clock::{Timestamp, span_as_text};
 use crate::gate::Gate;
 use crate::message::Inspect;
+use crate::store::StoreError;
 
 /// How breakers are, all in all. The worst of them decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -30,7 +31,7 @@ pub enum HealthStatus {
     /// No named breaker rejects all calls, but not all is well: one is half-open, or open with its break
     /// over, so that the next call is a probe, or open and rejects a
     /// [share](crate::BreakerConfigBuilder::enforcement) of calls; an actor is silent or gone; a key of a family
-    /// is not closed.
+    /// is not closed; the store that records are shared through is away.
     Degraded,
     /// A named breaker rejects all calls: it is open and its break is not over, or it is forced open.
     Down,
@@ -67,6 +68,20 @@ pub struct Health {
     pub breakers: Vec<BreakerHealth>,
     /// Every family, by name.
     pub families: Vec<FamilyHealth>,
+    /// There while the store that records are shared through does not answer, so that each breaker of this
+    /// process is on its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_away: Option<StoreAway>,
+}
+
+/// A store that does not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StoreAway {
+    /// Since when.
+    pub since: Timestamp,
+    /// What it answered last, if anything.
+    pub error: String,
 }
 
 /// A breaker that is not closed, or whose actor did not answer.
@@ -139,7 +154,17 @@ impl Health {
             closed: 0,
             breakers: Vec::new(),
             families: Vec::new(),
+            store_away: None,
         }
+    }
+
+    /// The store is away: nothing is rejected for it, but not all is well.
+    pub(crate) fn lose_store(&mut self, since: Timestamp, error: &StoreError) {
+        self.status = self.status.max(HealthStatus::Degraded);
+        self.store_away = Some(StoreAway {
+            since,
+            error: error.to_string(),
+        });
     }
 
     pub(crate) fn add(&mut self, breaker: BreakerHealth) {

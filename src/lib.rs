@@ -73,6 +73,7 @@
 //! | metrics, with the feature `metrics` | `Breakers::record_metrics` |
 //! | trying settings out before they reject anything | [`enforcement`](BreakerConfigBuilder::enforcement), [`guide::numbers`] |
 //! | being told of changes | [`StateChanged`], [`Transitions`] |
+//! | state shared by many machines, through Redis or a store of one's own | [`store`] |
 //! | letting messages wait instead of rejecting them | [`Hold`], [`Guarded::send_or_hold`], [`HeldDropped`] |
 //! | messages without a reply | [`Breaker::tell`], [`TellError`] |
 //!
@@ -83,7 +84,7 @@
 //! - `metrics`: breakers count their calls, and `Breakers::record_metrics` tells the recorder of the
 //!   [`metrics`](https://docs.rs/metrics) crate, for Prometheus and the like. Without it nothing is counted
 //!   for that, and it costs nothing.
-//! - `redis`: a store for what the breakers of several processes share (`RedisStore`).
+//! - `redis`: breakers share their records with those of other machines through Redis (`RedisStore`); see [`store`].
 //! - `admin`: the breakers over HTTP (`Admin`), a scope of actix-web with a page, and rejections as its answers.
 
 mod actor;
@@ -124,7 +125,7 @@ pub use config::{Backoff, BreakerConfig, BreakerConfigBuilder, ConfigError, Hold
 pub use error::{AskError, CallError, CreateError, Rejected, TellError};
 pub use event::{DropReason, HeldDropped, Lagged, StateChanged, StoreEvent, Transitions};
 pub use family::{Family, FamilyCall};
-pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus};
+pub use health::{ActorHealth, BreakerHealth, FamilyHealth, Health, HealthStatus, StoreAway};
 pub use message::Snapshot;
 pub use outcome::{ByReply, Classify, Outcome, Reply};
 pub use policy::{SlowCall, TripPolicy, TripRule, Window};

@@ -19,7 +19,7 @@ use crate::error::{AskError, Rejected};
 use crate::event::{FeedSender, HeldDropped, StateChanged};
 use crate::gate::{End, Held, OnItsWay};
 use crate::outcome::{ByReply, Classify, Reply};
-use crate::store::View;
+use crate::store::{Sharing, View};
 
 /// An ask that the breaker makes itself, in every state: it admits it, sends it to the target from a
 /// task of its own, settles it and passes the reply on.
@@ -151,6 +151,9 @@ pub struct Snapshot {
     pub held: usize,
     /// What became of the messages that were to wait.
     pub held_counts: HeldCounts,
+    /// How the record is shared; `None` where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
 }
 
 impl std::ops::Deref for Snapshot {

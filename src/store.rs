@@ -15,7 +15,7 @@ use futures_core::stream::BoxStream;
 
 pub use crate::circuit::shared::{
     Action, Answer, CallId, Forced, InvalidCallId, ProbeEnding, Sample, SharedPhase, SharedProbe,
-    SharedRecord, Step, View,
+    SharedRecord, Sharing, Step, View,
 };
 use crate::clock::Timestamp;
 use crate::config::{BreakerConfig, ConfigError};

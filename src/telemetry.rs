@@ -36,6 +36,13 @@ pub(crate) enum Kind {
     },
 }
 
+/// What there is to tell of the store that records are shared through.
+#[derive(Clone, Copy)]
+pub(crate) struct StoreSource {
+    pub(crate) is_away: bool,
+    pub(crate) steps: u64,
+}
+
 /// What was told so far.
 #[derive(Default)]
 pub(crate) struct Telemetry(Mutex<Told>);
@@ -46,6 +53,7 @@ struct Told {
     /// Those of the last recording, so no more than there may be breakers.
     series: BTreeMap<Arc<str>, Series>,
     evictions: u64,
+    steps: u64,
 }
 
 /// What was told of one breaker.
@@ -68,7 +76,7 @@ fn take_new(told: &mut u64, total: u64) -> u64 {
 
 impl Telemetry {
     /// Tells the recorder of this thread, or the global one. Somebody who is at it already does it for both.
-    pub(crate) fn record(&self, sources: Vec<Source>, evictions: u64) {
+    pub(crate) fn record(&self, sources: Vec<Source>, evictions: u64, store: Option<StoreSource>) {
         let mut told = match self.0.try_lock() {
             Ok(told) => told,
             Err(TryLockError::Poisoned(told)) => told.into_inner(),
@@ -116,6 +124,13 @@ impl Telemetry {
         }
         let evicted = take_new(&mut told.evictions, evictions);
         quietly(|| counter!(names::EVICTIONS).increment(evicted));
+        if let Some(StoreSource { is_away, steps }) = store {
+            let steps = take_new(&mut told.steps, steps);
+            quietly(|| {
+                gauge!(names::STORE_DEGRADED).set(if is_away { 1.0 } else { 0.0 });
+                counter!(names::STORE_STEPS).increment(steps);
+            });
+        }
     }
 }
 

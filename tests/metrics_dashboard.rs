@@ -17,6 +17,7 @@ use std::fs;
 use std::path::Path;
 
 use actix_circuit_breaker::message::ForceOpen;
+use actix_circuit_breaker::{Breakers, MemoryStore};
 use harness::*;
 use scrape::{Exporter, Scrape};
 use serde_json::Value;
@@ -26,7 +27,9 @@ type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// The metrics that are told, with all labels they have, after something of everything has happened.
 async fn told() -> BTreeMap<String, Labels> {
-    let w = world(consecutive(1));
+    pause();
+    let store = MemoryStore::new();
+    let w = world_of(Breakers::builder().store(store), consecutive(1));
     let exporter = Exporter::new();
     let hosts = w.breakers.family("hosts", consecutive(1).build().unwrap());
     let hosts = hosts.unwrap();

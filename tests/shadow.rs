@@ -17,6 +17,7 @@
 
 mod harness;
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -249,6 +250,47 @@ async fn however_such_a_call_ends_nothing_is_moved() {
     drop(release);
     let calls = w.snapshot().await.calls;
     assert_eq!((calls.late, calls.ignored), (0, 0));
+}
+
+/// Settles its permit where nobody can be woken any more.
+struct AtTheEnd(RefCell<Option<Permit>>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        if let Some(permit) = self.0.take() {
+            drop(permit.failure());
+        }
+    }
+}
+
+thread_local! {
+    static KEPT: AtTheEnd = const { AtTheEnd(RefCell::new(None)) };
+}
+
+// R37, R10: nor is anything that others leave on the way to the breaker.
+#[actix::test]
+async fn such_a_permit_may_be_settled_with_the_locals_of_its_thread() {
+    let w = open(shadow()).await;
+    let at_the_end = |permit| {
+        let thread = std::thread::spawn(move || {
+            KEPT.with(|kept| *kept.0.borrow_mut() = Some(permit));
+            drop(tokio::runtime::Handle::try_current());
+        });
+        thread.join().unwrap();
+    };
+    let spared = w.breaker.acquire().await.unwrap();
+    let before = untouched(&w).await;
+    at_the_end(spared);
+    assert_eq!(untouched(&w).await, before);
+    // One that was admitted, behind another that was not.
+    let spared = w.breaker.acquire().await.unwrap();
+    w.breaker.reset().await.unwrap();
+    let admitted = w.breaker.acquire().await.unwrap();
+    at_the_end(spared);
+    at_the_end(admitted);
+    let calls = w.snapshot().await.calls;
+    assert_eq!(calls.late, 0);
+    assert_eq!(w.state(), CircuitState::Open, "the failure counts");
 }
 
 // R37: a mailbox that is closed or full.
@@ -762,6 +804,10 @@ async fn the_keys_of_a_family_reject_nothing_either() {
     // R37, R35: the family's dial reaches its keys, those at rest too.
     assert_eq!(family.call("b", bad()).await, failed);
     drop(held);
+    for _ in 0..3 {
+        quiet().await;
+        assert_eq!(family.keys(), ["a", "b"]);
+    }
     let config = consecutive(1).build().unwrap();
     family.reconfigure(config);
     quiet().await;
@@ -827,9 +873,13 @@ async fn so_is_a_family_whose_keys_reject_nothing() {
     fail("at rest").await;
     let awake = family.breaker("awake");
     let status = |open, simulated, status| {
-        let breakers = breakers.clone();
+        let (breakers, keys) = (breakers.clone(), family.clone());
         async move {
-            quiet().await;
+            // Puts those to rest that nobody holds, and has not just been looked for.
+            for _ in 0..3 {
+                quiet().await;
+                assert_eq!(keys.len(), 2);
+            }
             let health = breakers.health().await;
             assert_eq!(health.status, status);
             let family = &health.families[0];
@@ -844,6 +894,8 @@ async fn so_is_a_family_whose_keys_reject_nothing() {
     // One that has settings of its own.
     let own = consecutive(1).build().unwrap();
     awake.reconfigure(own).await.unwrap().unwrap();
+    status(2, 1, HealthStatus::Degraded).await;
+    drop(awake);
     status(2, 1, HealthStatus::Degraded).await;
     family.reconfigure(consecutive(1).build().unwrap());
     status(2, 0, HealthStatus::Degraded).await;

@@ -15,10 +15,13 @@ mod fleet;
 
 use std::time::Duration;
 
+use actix::prelude::*;
 use actix_circuit_breaker::{
-    CallError, Cause, CircuitState, Consistency, Reason, StoreEvent, TripPolicy,
+    CallError, Cause, CircuitState, Consistency, Hold, Reason, StoreEvent, TripPolicy,
 };
 use fleet::*;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 // R21, R34: what one process learns, all know.
 #[actix::test]
@@ -262,6 +265,10 @@ async fn without_the_store_each_process_is_on_its_own() {
     assert_eq!(b.state(), CircuitState::Closed);
     settle().await;
     assert!(matches!(events.take()[..], [StoreEvent::Degraded { .. }]));
+    let health = a.breakers.health().await;
+    assert!(health.store_away.is_some() && !health.is_healthy());
+    let sharing = a.breaker.snapshot().await.unwrap().sharing;
+    assert!(sharing.is_some_and(|sharing| !sharing.joined && !sharing.alone));
     // It heals alone, too.
     fleet.pass(BREAK);
     a.succeeds().await;
@@ -342,6 +349,8 @@ async fn a_trip_wants_as_many_reporters_as_are_set() {
     settle().await;
     assert_eq!(a.state(), CircuitState::Open);
     assert_eq!(b.state(), CircuitState::Closed);
+    let sharing = a.breaker.snapshot().await.unwrap().sharing;
+    assert!(sharing.is_some_and(|sharing| sharing.joined && sharing.alone));
     // The lone one recovers alone.
     fleet.pass(BREAK);
     a.succeeds().await;
@@ -414,6 +423,93 @@ async fn strict_asks_before_every_call() {
     fleet.store.refuse();
     for _ in 0..10 {
         a.succeeds().await;
+    }
+}
+
+// A message that waits inside the breaker goes as the fleet's probe, and those behind it once it is closed.
+#[actix::test]
+async fn held_messages_go_with_the_stores_leave() {
+    let hold = Hold::new(10, 1_000 * SECOND, SECOND);
+    let fleet = Fleet::start(2, count(1).hold(hold).max_probes(2));
+    let (a, b) = (fleet.process(0), fleet.process(1));
+    a.fails().await;
+    settle().await;
+    let guard = b.breaker.guard::<Say>(Target.start());
+    let held: Vec<_> = (0..3)
+        .map(|say| actix::spawn(guard.send_or_hold(Say(say))))
+        .collect();
+    settle().await;
+    assert_eq!(b.breaker.snapshot().await.unwrap().held, 3);
+    fleet.pass(BREAK);
+    // The breaker looks at this clock by a timer of its own.
+    wait_until(|| held[0].is_finished()).await;
+    settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
+    let before = fleet.store.steps();
+    fleet.pass(SECOND);
+    wait_until(|| held[1].is_finished()).await;
+    fleet.pass(SECOND);
+    wait_until(|| held[2].is_finished()).await;
+    assert_eq!(fleet.store.steps(), before);
+}
+
+// And does not ask again and again while it is not its turn.
+#[actix::test]
+async fn held_messages_wait_for_their_turn_without_asking() {
+    let hold = Hold::new(10, 1_000 * SECOND, 100 * SECOND);
+    let config = count(1).hold(hold).max_probes(2).successes_to_close(2);
+    let fleet = Fleet::start(1, config);
+    let a = fleet.process(0);
+    a.fails().await;
+    let guard = a.breaker.guard::<Say>(Target.start());
+    let held: Vec<_> = (0..3)
+        .map(|say| actix::spawn(guard.send_or_hold(Say(say))))
+        .collect();
+    settle().await;
+    fleet.pass(BREAK);
+    wait_until(|| held[0].is_finished()).await;
+    settle().await;
+    let before = fleet.store.steps();
+    for _ in 0..20 {
+        fleet.pass(Duration::from_millis(1));
+        drop(a.breaker.snapshot().await);
+        settle().await;
+    }
+    assert_eq!(fleet.store.steps(), before);
+    fleet.pass(100 * SECOND);
+    wait_until(|| held[1].is_finished()).await;
+    settle().await;
+    assert_eq!(a.state(), CircuitState::Closed);
+}
+
+// A message without a reply is a probe, too.
+#[actix::test]
+async fn a_tell_is_a_probe_with_the_stores_leave() {
+    let fleet = Fleet::start(2, count(1));
+    let (a, b) = (fleet.process(0), fleet.process(1));
+    a.fails().await;
+    settle().await;
+    fleet.pass(BREAK);
+    b.breaker.tell(&Target.start(), Say(1)).await.unwrap();
+    settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
+}
+
+#[derive(Debug, Message)]
+#[rtype(result = "Result<u32, &'static str>")]
+struct Say(u32);
+
+struct Target;
+
+impl Actor for Target {
+    type Context = Context<Self>;
+}
+
+impl Handler<Say> for Target {
+    type Result = Result<u32, &'static str>;
+
+    fn handle(&mut self, Say(number): Say, _: &mut Context<Self>) -> Self::Result {
+        Ok(number)
     }
 }
 

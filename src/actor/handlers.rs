@@ -295,6 +295,7 @@ impl Handler<GetSnapshot> for BreakerActor {
             (all.len(), all.missed())
         });
         let snapshot = Snapshot {
+            sharing: self.circuit.sharing_status(),
             breaker: Arc::clone(self.gate.name()),
             circuit,
             config: self.circuit.config().clone(),

@@ -36,6 +36,8 @@ pub(super) struct Holding {
     /// Counts those that came as on their way, until it is published what became of them.
     questions: Vec<OnItsWay>,
     pace: Pace,
+    /// Whether the first of those who wait would go if the store gave leave.
+    wants_leave: bool,
     /// The policy in force, or the last one if it was taken away while messages wait.
     policy: Option<Hold>,
     counts: HeldCounts,
@@ -77,9 +79,9 @@ impl Holding {
         self.queue.len()
     }
 
-    /// How many wait, or were not looked at yet.
-    pub(super) fn in_care(&self) -> usize {
-        self.queue.len().saturating_add(self.arrivals.len())
+    /// How many would go if the store gave leave.
+    pub(super) fn want_leave(&self) -> usize {
+        self.arrivals.len().saturating_add(self.wants_leave.into())
     }
 
     pub(super) fn counts(&self) -> HeldCounts {
@@ -112,12 +114,15 @@ impl Holding {
     /// Does what is due; tells when to come again.
     fn tend(&mut self, round: &mut Round<'_>) -> Option<Timestamp> {
         self.policy = round.circuit.config().hold().or(self.policy);
+        self.wants_leave = false;
         self.expire(round);
         let turn = self.release(round);
         // What needs the store's leave stays where it is until there is an answer.
-        while !round.circuit.needs_leave(round.now)
-            && let Some(parcel) = self.arrivals.pop_front()
-        {
+        while let Some(parcel) = self.arrivals.pop_front() {
+            if self.waits_for_leave(&*parcel, round) {
+                self.arrivals.push_front(parcel);
+                break;
+            }
             self.arrive(parcel, round);
         }
         let over = self
@@ -165,7 +170,15 @@ impl Holding {
             peek.refusal = None;
         }
         let until = round.circuit.next_deadline();
-        match self.pace.turn(&peek, until, &hold, round.now) {
+        let mut pace = self.pace;
+        let turn = pace.turn(&peek, until, &hold, round.now);
+        if matches!(turn, Turn::Release(_)) && round.circuit.needs_leave(round.now) {
+            // It is this one's turn again when the store has answered.
+            self.wants_leave = true;
+            return None;
+        }
+        self.pace = pace;
+        match turn {
             Turn::Wait(again) => again,
             Turn::Release(count) => {
                 for _ in 0..count {
@@ -203,6 +216,13 @@ impl Holding {
             self.go(item, since, leave_to_go, round);
         }
         true
+    }
+
+    /// Whether what came has to wait for the store's leave, since it could go otherwise.
+    fn waits_for_leave(&self, parcel: &dyn Parcel, round: &Round<'_>) -> bool {
+        let queues = round.circuit.config().hold().is_some() && parcel.may_wait();
+        let could_go = self.queue.is_empty() || !queues;
+        could_go && round.circuit.needs_leave(round.now)
     }
 
     /// Sends a message, or lets it wait, or gives it back.

@@ -100,6 +100,7 @@ impl Link {
     }
 
     /// How many steps were asked for so far, each one round trip.
+    #[cfg(feature = "metrics")]
     pub(crate) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }

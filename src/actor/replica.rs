@@ -98,7 +98,7 @@ impl BreakerActor {
 
     fn ask_for_leave_of_store(&mut self, now: Timestamp) {
         let parked = self.linked.as_ref().map_or(0, |linked| linked.parked.len());
-        let held = self.holding.as_ref().map_or(0, |all| all.in_care());
+        let held = self.holding.as_ref().map_or(0, |all| all.want_leave());
         let waiting = parked.saturating_add(held);
         // Those of a breaker that is half-open go one after another.
         let most = if self.circuit.asks_first() {

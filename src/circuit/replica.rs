@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::order::OrderKind;
 use super::permit::SlotId;
 use super::record::Phase;
-use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Step, View};
+use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Sharing, Step, View};
 use super::window::{self, Verdict};
 use super::{Cause, Circuit, CircuitState, Ending, Permit, Refused, Transition};
 use crate::clock::Timestamp;
@@ -232,6 +232,10 @@ impl Circuit {
 
     /// Takes what the store answered; `None` if it did not.
     pub(crate) fn answer(&mut self, ticket: Ticket, view: Option<View>, now: Timestamp) {
+        // After a cut it was decided without it.
+        if !self.awaits(ticket) {
+            return;
+        }
         let Some(view) = view else {
             self.cut(now);
             return;
@@ -240,7 +244,6 @@ impl Circuit {
         let Some(replica) = self.sharing.replica_mut() else {
             return;
         };
-        // After a cut it was decided without it.
         let Some((step, pending)) = replica.requests.take(ticket) else {
             return;
         };
@@ -281,6 +284,11 @@ impl Circuit {
             }
             Phase::Forced(_) => false,
         }
+    }
+
+    /// Whether the store has given leave that nobody took yet.
+    pub(super) fn has_leave(&self) -> bool {
+        self.sharing.replica().is_some_and(Replica::has_leave)
     }
 
     /// Asks the store for leave to make one call whose own timeout is `call_timeout`.
@@ -339,9 +347,14 @@ impl Circuit {
         self.sharing.replica().is_some_and(Replica::is_led)
     }
 
-    /// Whether it tripped by itself while the others go on.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.sharing.replica().is_some_and(|replica| replica.alone)
+    /// How the record is shared, for people.
+    pub(crate) fn sharing_status(&self) -> Option<Sharing> {
+        let replica = self.sharing.replica()?;
+        Some(Sharing {
+            joined: replica.joined,
+            alone: replica.alone,
+            version: replica.version,
+        })
     }
 }
 

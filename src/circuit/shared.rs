@@ -12,6 +12,18 @@ use serde::{Deserializer, Serializer, de};
 use super::{CircuitState, Transition};
 use crate::clock::Timestamp;
 
+/// How a breaker's record is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Sharing {
+    /// Whether the store answers, so that it decides for all processes; if not, this process decides alone.
+    pub joined: bool,
+    /// Whether this process tripped by what it has seen itself, while too few others reported failures.
+    pub alone: bool,
+    /// The version of the shared record that is known here; 0 where it remembers no change.
+    pub version: u64,
+}
+
 /// Names one admitted call, or one probe, among all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(

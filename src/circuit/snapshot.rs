@@ -105,7 +105,8 @@ impl Circuit {
                 retry_after: None,
             };
         }
-        let refused = self.refusal(now);
+        // A slot that the store has given is there to be taken.
+        let refused = self.refusal(now).filter(|_| !self.has_leave());
         let state = self.record.state();
         Peek {
             state,

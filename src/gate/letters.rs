@@ -155,9 +155,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(permit) = self.permit.take()
-            && !permit.is_spared()
-        {
+        if let Some(permit) = self.permit.take() {
             self.gate
                 .leave(|letters| letters.end(permit, end_of_drop()));
         }

@@ -18,12 +18,12 @@ const BELOW_EPOCH: u64 = (1 << EPOCH_SHIFT) - 1;
 const CLOSED: u64 = 0;
 const FORCED_CLOSED: u64 = 1;
 const OPEN: u64 = 2;
-/// Open, but not for all calls.
-const DIALLED: u64 = 3;
-const FORCED_OPEN: u64 = 4;
-const HALF_OPEN: u64 = 5;
+const FORCED_OPEN: u64 = 3;
+const HALF_OPEN: u64 = 4;
 /// Closed, but not for all calls.
-const RAMPING: u64 = 6;
+const RAMPING: u64 = 5;
+/// Open, but not for all calls.
+const DIALLED: u64 = 6;
 
 /// What a handle has to know beside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -101,7 +101,8 @@ impl Word {
         self.0 & STATE <= FORCED_CLOSED
     }
 
-    /// Whether the mailbox decides about every call: half-open and ramping up.
+    /// Whether the word does not tell what becomes of a call: half-open and ramping up, where the mailbox
+    /// decides, and open where not all that is refused is rejected.
     #[inline]
     pub(super) const fn asks(self) -> bool {
         self.0 & STATE >= HALF_OPEN
@@ -113,7 +114,6 @@ impl Word {
     }
 
     /// Whether the state is open, and not all calls that it refuses are rejected.
-    #[inline]
     pub(super) const fn is_dialled(self) -> bool {
         self.0 & STATE == DIALLED
     }

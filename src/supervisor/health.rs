@@ -82,10 +82,14 @@ impl Breakers {
             .into_iter()
             .map(|(family, head)| (family.survey(now), head))
             .collect();
+        let away = self.shared.link.as_ref().and_then(|link| link.away());
         let owner = self.clone();
         async move {
             let mut deadline = pin!(tokio::time::sleep(bound));
             let mut health = Health::new(now);
+            if let Some((since, error)) = away {
+                health.lose_store(since, &error);
+            }
             for question in asked {
                 let gate = Arc::clone(question.gate());
                 let breaker = question.answer(deadline.as_mut()).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Breakers;
 use crate::breaker::Breaker;
 use crate::family::Family;
-use crate::telemetry::{Kind, Source};
+use crate::telemetry::{Kind, Source, StoreSource};
 
 impl Breakers {
     /// Tells the recorder of the [`metrics`](https://docs.rs/metrics) crate what all breakers and families have
@@ -32,6 +32,8 @@ impl Breakers {
     /// | `circuit_breaker_overrides` | `breaker` | an operator's orders in force |
     /// | `circuit_breaker_restarts_total` | `breaker` | restarts of the breaker's actor |
     /// | `circuit_breaker_evictions_total` | | idle breakers that had to go to make room |
+    /// | `circuit_breaker_store_degraded` | | 1 while the store that records are shared through does not answer; only where there is one |
+    /// | `circuit_breaker_store_steps_total` | | steps that the store was asked for, each a round trip |
     /// | `circuit_breaker_family_keys` | `breaker`, `state` | keys of a family that are kept, by state |
     /// | `circuit_breaker_family_unguarded_total` | `breaker` | breakers a family gave out that guard nothing |
     ///
@@ -93,7 +95,11 @@ impl Breakers {
             (breakers, registry.families(), registry.evictions())
         };
         sources.extend(families.iter().map(of_family));
-        self.shared.telemetry.record(sources, evictions);
+        let store = self.shared.link.as_ref().map(|link| StoreSource {
+            is_away: link.is_away(),
+            steps: link.steps(),
+        });
+        self.shared.telemetry.record(sources, evictions, store);
     }
 }
 

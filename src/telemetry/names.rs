@@ -18,6 +18,8 @@ pub(super) const HELD: &str = "circuit_breaker_held";
 pub(super) const OVERRIDES: &str = "circuit_breaker_overrides";
 pub(super) const RESTARTS: &str = "circuit_breaker_restarts_total";
 pub(super) const EVICTIONS: &str = "circuit_breaker_evictions_total";
+pub(super) const STORE_DEGRADED: &str = "circuit_breaker_store_degraded";
+pub(super) const STORE_STEPS: &str = "circuit_breaker_store_steps_total";
 pub(super) const KEYS: &str = "circuit_breaker_family_keys";
 pub(super) const UNGUARDED: &str = "circuit_breaker_family_unguarded_total";
 
@@ -102,6 +104,16 @@ pub(super) fn describe() {
         EVICTIONS,
         count,
         "Idle breakers that had to go to make room."
+    );
+    describe_gauge!(
+        STORE_DEGRADED,
+        count,
+        "1 while the store that records are shared through does not answer."
+    );
+    describe_counter!(
+        STORE_STEPS,
+        count,
+        "Steps that the store was asked for, each a round trip."
     );
     describe_gauge!(KEYS, count, "Keys of a family that are kept, by state.");
     describe_counter!(

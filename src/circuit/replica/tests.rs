@@ -316,7 +316,7 @@ impl Fleet {
             None => return self.check_closed(),
         };
         for process in &self.processes {
-            if process.circuit.is_alone() {
+            if process.circuit.sharing_status().unwrap().alone {
                 assert!(self.weather.min_reporters > 1);
                 continue;
             }
@@ -340,7 +340,7 @@ impl Fleet {
 
     fn check_closed(&self) {
         for process in &self.processes {
-            if !process.circuit.is_alone() {
+            if !process.circuit.sharing_status().unwrap().alone {
                 let now = super::moved(self.time, process.ahead.saturating_neg());
                 let shown = process.circuit.record().state_at(now);
                 assert_eq!(shown, CircuitState::Closed, "{:#?}", process.circuit);

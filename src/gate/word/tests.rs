@@ -48,7 +48,7 @@ fn a_state_that_is_not_for_all_calls_is_a_code_of_its_own() {
             (CircuitState::Open, epoch)
         );
         assert!(dialled.is_dialled() && dialled.has(Flags::DUE));
-        assert!(!dialled.passes() && !dialled.asks() && !dialled.is_ramping());
+        assert!(!dialled.passes() && dialled.asks() && !dialled.is_ramping());
         let ramping = Word::new(CircuitState::Closed, epoch, Flags::RAMP);
         assert_eq!(
             (ramping.state(), ramping.epoch()),
