@@ -1,7 +1,7 @@
 //! The scripts of the store in Redis beside the reference in memory and the pure circuit: the same decisions,
 //! states and deadlines, to the microsecond (R34).
 //!
-//! `REDIS_SEQUENCES` says how many random sequences run, 5,000 without it; `REDIS_SEED` which one runs alone.
+//! `REDIS_SEQUENCES` says how many random sequences run, 3,000 without it; `REDIS_SEED` which one runs alone.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::disallowed_methods,
@@ -503,7 +503,7 @@ fn random_sequences_are_answered_as_the_reference_answers_them() {
         return;
     }
     let number: u64 =
-        std::env::var("REDIS_SEQUENCES").map_or(5_000, |number| number.parse().unwrap());
+        std::env::var("REDIS_SEQUENCES").map_or(3_000, |number| number.parse().unwrap());
     let first = fastrand::u64(..u64::MAX / 2);
     let began = Instant::now();
     let (mut steps, mut outrun) = (0, 0);
