@@ -594,6 +594,7 @@ async fn the_lifetime_is_the_derived_one_and_there_is_none_only_for_orders_witho
 
 // cases 164 and 166
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a list of all that can be spoilt")]
 async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
     let server = Server::start();
     let a = redis(&server).await;
