@@ -8,14 +8,15 @@
     reason = "a helper that fails fails the test"
 )]
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_circuit_breaker::message::{ForceOpen, GetSnapshot};
-use actix_circuit_breaker::store::{Change, Step, View};
+use actix_circuit_breaker::store::{Action, Answer, Change, Forced, SharedPhase, Step, View};
 use actix_circuit_breaker::{
     Breaker, BreakerConfig, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError,
     CircuitState, Clock, ManualClock, MemoryStore, Reason, StateChanged, Store, StoreError,
@@ -89,6 +90,36 @@ pub(crate) async fn settle() {
     }
 }
 
+/// Lets messages between actors come to their ends.
+async fn rest() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Has this thread's timers go at a quarter of real time or less, so that a server has as long as it needs on a busy machine,
+/// and what is to be given up is given up all the same.
+pub(crate) fn slow_time() {
+    tokio::time::pause();
+    drop(actix::spawn(async {
+        loop {
+            std::thread::sleep(Duration::from_micros(50));
+            tokio::time::advance(Duration::from_micros(25)).await;
+        }
+    }));
+}
+
+/// Waits until it is so, whatever timers do.
+async fn look_until(mut is_so: impl FnMut() -> bool) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        assert!(looks < 300_000, "waited for too long");
+        std::thread::sleep(Duration::from_micros(50));
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Waits until it is so; the test fails if that takes very long.
 pub(crate) async fn wait_until(mut is_so: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
@@ -136,10 +167,70 @@ enum Manner {
 #[derive(Clone)]
 pub(crate) struct FaultyStore {
     inner: Arc<dyn Store>,
-    memory: Option<MemoryStore>,
+    /// What makes it forget a record.
+    forget: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Lives as long as the store.
+    kept: Arc<dyn Any + Send + Sync>,
     manner: Arc<Mutex<Manner>>,
     muted: Arc<AtomicBool>,
     steps: Arc<AtomicU64>,
+    /// How many questions were not answered yet.
+    under_way: Arc<AtomicU64>,
+    marks: Option<Arc<Marks>>,
+}
+
+/// By which it is known that everything told before was heard: changes of a breaker that no process has.
+struct Marks {
+    breaker: Arc<str>,
+    config: BreakerConfig,
+    last: AtomicU64,
+    version: AtomicU64,
+    /// The last that each listener has heard.
+    heard: Mutex<Vec<Weak<AtomicU64>>>,
+}
+
+impl Marks {
+    /// Has the store tell of one more.
+    async fn make(&self, store: &dyn Store) {
+        let mark = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        loop {
+            let action = Action::Force {
+                kind: Forced::Closed,
+                ttl: None,
+                reason: mark.to_string().into(),
+            };
+            let now = Timestamp::from_micros(1);
+            let step = Step::new(0, self.version.load(Ordering::SeqCst), now, action);
+            let Ok(view) = store.step(&self.breaker, &self.config, step).await else {
+                return;
+            };
+            self.version.store(view.record.version, Ordering::SeqCst);
+            if view.answer == Answer::Done {
+                return;
+            }
+        }
+    }
+
+    fn are_heard(&self) -> bool {
+        let last = self.last.load(Ordering::SeqCst);
+        let mut heard = self.heard.lock().unwrap();
+        heard.retain(|one| one.strong_count() > 0);
+        let mut heard = heard.iter().filter_map(Weak::upgrade);
+        heard.all(|one| one.load(Ordering::SeqCst) == last)
+    }
+
+    /// The number of the mark, if the change is one.
+    fn read(&self, change: &Change) -> Option<u64> {
+        match change {
+            Change::Made { breaker, view, .. } if *breaker == self.breaker => {
+                match &view.record.phase {
+                    SharedPhase::Forced { reason, .. } => reason.parse().ok(),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for FaultyStore {
@@ -151,8 +242,9 @@ impl fmt::Debug for FaultyStore {
 impl FaultyStore {
     pub(crate) fn new() -> Self {
         let memory = MemoryStore::new();
+        let kept = memory.clone();
         Self {
-            memory: Some(memory.clone()),
+            forget: Arc::new(move |breaker| kept.forget(breaker)),
             ..Self::around(memory)
         }
     }
@@ -160,11 +252,75 @@ impl FaultyStore {
     pub(crate) fn around(inner: impl Store) -> Self {
         Self {
             inner: Arc::new(inner),
-            memory: None,
+            forget: Arc::new(|_| panic!("nobody said how")),
+            kept: Arc::new(()),
             manner: Arc::new(Mutex::new(Manner::Good)),
             muted: Arc::default(),
             steps: Arc::default(),
+            under_way: Arc::default(),
+            marks: None,
         }
+    }
+
+    /// Around one that is elsewhere, so that what it does takes a while. The time there is not used: the processes
+    /// of a fleet share a clock. The breaker of that name is not for tests; in a cluster it has to be on the node
+    /// that has the one of the tests, since nodes tell in no common order.
+    pub(crate) fn remote(inner: impl Store, mark: &str) -> Self {
+        let marks = Marks {
+            breaker: mark.into(),
+            config: count(1).build().unwrap(),
+            last: AtomicU64::new(0),
+            version: AtomicU64::new(0),
+            heard: Mutex::default(),
+        };
+        Self {
+            marks: Some(Arc::new(marks)),
+            ..Self::around(inner)
+        }
+    }
+
+    pub(crate) fn forgetting(mut self, forget: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.forget = Arc::new(forget);
+        self
+    }
+
+    /// Keeps a server, say, as long as the store lives.
+    pub(crate) fn keeping(mut self, kept: impl Any + Send + Sync) -> Self {
+        self.kept = Arc::new(kept);
+        self
+    }
+
+    /// Waits until everything is answered and heard that was asked and told so far, and what comes of it.
+    pub(crate) async fn settle(&self) {
+        let Some(marks) = &self.marks else {
+            return settle().await;
+        };
+        loop {
+            let before = self.steps();
+            rest().await;
+            look_until(|| self.is_answered()).await;
+            loop {
+                marks.make(&*self.inner).await;
+                // Who begins to listen only now does not hear it.
+                let mut looks = 0;
+                look_until(|| {
+                    looks += 1;
+                    looks > 500 || marks.are_heard()
+                })
+                .await;
+                if marks.are_heard() {
+                    break;
+                }
+            }
+            rest().await;
+            if self.steps() == before && self.is_answered() {
+                return;
+            }
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) == 0
     }
 
     fn set(&self, manner: Manner) {
@@ -197,7 +353,24 @@ impl FaultyStore {
     }
 
     pub(crate) fn forget(&self, breaker: &str) {
-        self.memory.as_ref().unwrap().forget(breaker);
+        (self.forget)(breaker);
+    }
+
+    /// Counts what is under way until it is over, or given up.
+    fn counted<T>(&self, made: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
+        struct UnderWay(Arc<AtomicU64>);
+        impl Drop for UnderWay {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let under_way = UnderWay(Arc::clone(&self.under_way));
+        async move {
+            let _under_way = under_way;
+            made.await
+        }
+        .boxed()
     }
 
     /// How many steps it was asked for.
@@ -215,7 +388,7 @@ impl Store for FaultyStore {
     ) -> BoxFuture<'static, Result<View, StoreError>> {
         self.steps.fetch_add(1, Ordering::SeqCst);
         let manner = *self.manner.lock().unwrap();
-        match manner {
+        let made = match manner {
             Manner::Good => self.inner.step(breaker, config, step),
             Manner::Refuses => async { Err(StoreError::Refused("no".into())) }.boxed(),
             Manner::Hangs => std::future::pending().boxed(),
@@ -235,24 +408,36 @@ impl Store for FaultyStore {
                 }
                 .boxed()
             }
-        }
+        };
+        self.counted(made)
     }
 
     fn contact(&self) -> BoxFuture<'static, Result<Option<Timestamp>, StoreError>> {
         let manner = *self.manner.lock().unwrap();
-        match manner {
+        let found = match manner {
             Manner::Good | Manner::Slow(_) => self.inner.contact(),
             Manner::Refuses => async { Err(StoreError::Refused("no".into())) }.boxed(),
             Manner::Hangs | Manner::Swallows => std::future::pending().boxed(),
-        }
+        };
+        let is_elsewhere = self.marks.is_some();
+        self.counted(async move { Ok(found.await?.filter(|_| !is_elsewhere)) })
     }
 
     fn changes(&self) -> BoxStream<'static, Change> {
         let muted = Arc::clone(&self.muted);
+        let marks = self.marks.clone();
+        let heard = Arc::default();
+        if let Some(marks) = &marks {
+            marks.heard.lock().unwrap().push(Arc::downgrade(&heard));
+        }
         let told = self.inner.changes();
-        stream::StreamExt::boxed(told.filter(move |_| {
-            let heard = !muted.load(Ordering::SeqCst);
-            async move { heard }
+        stream::StreamExt::boxed(told.filter(move |change| {
+            let mark = marks.as_ref().and_then(|marks| marks.read(change));
+            if let Some(mark) = mark {
+                heard.store(mark, Ordering::SeqCst);
+            }
+            let is_passed_on = mark.is_none() && !muted.load(Ordering::SeqCst);
+            async move { is_passed_on }
         }))
     }
 }
@@ -354,6 +539,11 @@ impl Events {
 pub(crate) struct StoreEvents(Arc<Mutex<Vec<StoreEvent>>>);
 
 impl StoreEvents {
+    /// All that were not taken.
+    pub(crate) fn seen(&self) -> Vec<StoreEvent> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn take(&self) -> Vec<StoreEvent> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -383,16 +573,24 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) fn start(processes: usize, config: BreakerConfigBuilder) -> Self {
-        Self::start_with(processes, config, |builder| builder)
+    pub(crate) async fn share(
+        store: FaultyStore,
+        processes: usize,
+        config: BreakerConfigBuilder,
+    ) -> Self {
+        Self::share_with(store, processes, config, |builder| builder).await
     }
 
-    pub(crate) fn start_with(
+    /// Starts them, and waits until all of them share.
+    pub(crate) async fn share_with(
+        store: FaultyStore,
         processes: usize,
         config: BreakerConfigBuilder,
         build: fn(BreakersBuilder) -> BreakersBuilder,
     ) -> Self {
-        Self::around(FaultyStore::new(), processes, config, build)
+        let fleet = Self::around(store, processes, config, build);
+        fleet.settle().await;
+        fleet
     }
 
     pub(crate) fn around(
@@ -413,6 +611,11 @@ impl Fleet {
             fleet.add();
         }
         fleet
+    }
+
+    /// Waits until everything is answered and heard, and what comes of it.
+    pub(crate) async fn settle(&self) {
+        self.store.settle().await;
     }
 
     /// Starts one more.

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -68,6 +68,8 @@ struct Link {
     /// None where the server could not be reached while nothing was passed on anyway.
     server: Option<TcpStream>,
     lost: Mutex<bool>,
+    /// Whether it leads nowhere any more.
+    stranded: AtomicBool,
 }
 
 impl Proxy {
@@ -153,12 +155,21 @@ impl Proxy {
         }
     }
 
+    /// Has everything vanish from now on that goes over the connections there are, as when the machine at the other end
+    /// is gone: neither side is told. New ones are as ever.
+    pub(crate) fn strand(&self) {
+        for link in &self.shared.lock().links {
+            link.stranded.store(true, Ordering::SeqCst);
+        }
+    }
+
     fn set(&self, mode: Mode) {
         let mut state = self.shared.lock();
         state.mode = mode;
         state.epoch += 1;
         for link in &state.links {
-            let passes = !mode.loses(Side::Client) && !mode.loses(Side::Server);
+            let stranded = link.stranded.load(Ordering::SeqCst);
+            let passes = !stranded && !mode.loses(Side::Client) && !mode.loses(Side::Server);
             if mode == Mode::Cut || (passes && *link.lost.lock().unwrap()) {
                 link.close();
             }
@@ -239,6 +250,7 @@ impl Shared {
         }
         let link = Arc::new(Link {
             lost: Mutex::new(server.is_none()),
+            stranded: AtomicBool::new(false),
             client,
             server,
         });
@@ -285,7 +297,8 @@ impl Shared {
             state = waits.unwrap_or_else(PoisonError::into_inner).0;
         }
         // The lock is held, so that no chunk is passed on by a mode of before.
-        if state.mode.loses(to) {
+        if link.stranded.load(Ordering::SeqCst) {
+        } else if state.mode.loses(to) {
             *link.lost.lock().unwrap() = true;
         } else if chunk.is_empty() {
             link.end(to);

@@ -4,8 +4,12 @@
 //! A request is sent once. While there is no connection, one attempt at a time is made to get one; whoever
 //! comes meanwhile waits for it, which is bounded. After an attempt that failed there is a rest, longer each
 //! time; who comes meanwhile is told so at once.
+//!
+//! Breakers do not wait for as long as it takes to know that nothing comes over a connection any more. When a
+//! request is given up, the connection has to prove that it is there, once at a time.
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +18,9 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult,
-    ServerErrorKind,
+    ServerErrorKind, Value, cmd,
 };
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::super::StoreError;
@@ -49,6 +54,8 @@ pub(super) struct Link {
     server: Server,
     limits: Limits,
     state: Mutex<State>,
+    /// Whether a connection is just now asked for a proof.
+    doubted: AtomicBool,
 }
 
 enum State {
@@ -81,6 +88,7 @@ impl Link {
             server,
             limits,
             state: Mutex::new(State::Idle { failed: 0 }),
+            doubted: AtomicBool::new(false),
         }
     }
 
@@ -98,10 +106,12 @@ impl Link {
         request: &Cmd,
     ) -> Result<T, Failure> {
         let (mut connection, number) = self.connected().await.map_err(Failure::Unsent)?;
+        let waits = Waits::new(self, &connection, number);
         let answer = match &mut connection {
             Connection::One(connection) => request.query_async(connection).await,
             Connection::Cluster(connection) => request.query_async(connection).await,
         };
+        waits.answered();
         answer.map_err(|error| {
             if self.is_useless_after(&error) {
                 self.lose(number);
@@ -196,6 +206,57 @@ impl Link {
             Err(_) => return Err(StoreError::Unreachable("no connection in time".into())),
         };
         opened.map_err(|error| store_error(&error))
+    }
+}
+
+/// Somebody waits for an answer. When it is dropped before that, the connection is in doubt. That of a Cluster
+/// looks after its own.
+struct Waits(Option<(Arc<Link>, MultiplexedConnection, u64)>);
+
+impl Waits {
+    fn new(link: &Arc<Link>, connection: &Connection, number: u64) -> Self {
+        Self(match connection {
+            Connection::One(connection) => Some((Arc::clone(link), connection.clone(), number)),
+            Connection::Cluster(_) => None,
+        })
+    }
+
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let Some((link, connection, number)) = self.0.take() else {
+            return;
+        };
+        // Where the runtime is gone, so is the connection.
+        if let Ok(runtime) = Handle::try_current()
+            && !link.doubted.swap(true, Ordering::AcqRel)
+        {
+            let doubt = Doubt(link);
+            drop(runtime.spawn(doubt.settle(connection, number)));
+        }
+    }
+}
+
+/// A connection that has to prove that it is there. One at a time, whatever becomes of the task.
+struct Doubt(Arc<Link>);
+
+impl Doubt {
+    async fn settle(self, mut connection: MultiplexedConnection, number: u64) {
+        // It has as long as any answer.
+        let proof: RedisResult<Value> = cmd("PING").query_async(&mut connection).await;
+        if proof.is_err_and(|error| self.0.is_useless_after(&error)) {
+            self.0.lose(number);
+        }
+    }
+}
+
+impl Drop for Doubt {
+    fn drop(&mut self) {
+        self.0.doubted.store(false, Ordering::Release);
     }
 }
 
