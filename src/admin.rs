@@ -72,6 +72,7 @@ type Authorizer = dyn Fn(&HttpRequest, &Command) -> Result<String, Denied> + Sen
 /// | `POST force_open`, `POST force_closed` | `breaker`, `reason`, `ttl` | the breaker, as `GET breaker` |
 /// | `POST release`, `POST reset` | `breaker`, `reason` | the same |
 /// | `POST reconfigure` | `breaker`, `reason`, `config` | the same |
+/// | `POST reconfigure` | `family`, `reason`, `config` | all keys of a family but those with settings of their own; the family, as in `GET families` |
 ///
 /// `q` is looked for in the name, without case; `state` is one or several of `closed`, `open`, `half_open`,
 /// `forced_open`, `forced_closed`, with commas between them; `limit` is 1 to 500, 100 by default;

@@ -124,12 +124,12 @@ struct Checked {
     settings: BreakerConfigBuilder,
     /// Derived once: the settings' own or the default made from the others.
     probe_timeout: Duration,
-    /// What a custom rule said of itself when the config was built.
-    rule: RuleFacts,
+    /// What a custom rule said of itself when the config was built. Boxed, since most have none.
+    rule: Option<Box<RuleFacts>>,
 }
 
 /// What a custom rule says of itself, read once so that its code does not run again for it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, PartialEq)]
 struct RuleFacts {
     lookback: Duration,
     reset_on_success: bool,
@@ -172,7 +172,7 @@ impl Default for BreakerConfig {
         Self::new(Checked {
             probe_timeout: settings.derived_probe_timeout(),
             settings,
-            rule: RuleFacts::default(),
+            rule: None,
         })
     }
 }
@@ -270,7 +270,10 @@ impl BreakerConfig {
                 reset_on_success, ..
             } => reset_on_success,
             TripPolicy::FailureRate { .. } => false,
-            TripPolicy::Custom(_) => self.checked.rule.reset_on_success,
+            TripPolicy::Custom(_) => {
+                let rule = self.checked.rule.as_ref();
+                rule.is_some_and(|rule| rule.reset_on_success)
+            }
         }
     }
 
@@ -283,7 +286,7 @@ impl BreakerConfig {
                 Window::Calls(_) => None,
                 Window::Time(span) => Some(span),
             },
-            TripPolicy::Custom(_) => Some(self.checked.rule.lookback),
+            TripPolicy::Custom(_) => self.checked.rule.as_ref().map(|rule| rule.lookback),
         }
     }
 

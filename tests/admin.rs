@@ -421,6 +421,56 @@ async fn reconfigure_changes_what_is_given_and_nothing_else() {
     }
 }
 
+// R35: all keys of a family at once, but those with settings of their own.
+#[actix::test]
+async fn a_whole_family_is_reconfigured() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let w = world_of(Breakers::builder(), consecutive(2));
+    let config = consecutive(2).max_probes(3).build().unwrap();
+    let hosts = w.breakers.family("hosts", config).unwrap();
+    let (a, own) = (hosts.breaker("a"), hosts.breaker("own"));
+    own.reconfigure(trips_at_once()).await.unwrap().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let admin = Admin::new(w.breakers.clone()).authorize(move |request, command| {
+        noted.lock().unwrap().push(command.clone());
+        named(request, command)
+    });
+    let change = |family: &str, config: Value| {
+        let body = json!({"family": family, "reason": "too eager", "config": config});
+        let admin = admin.clone();
+        async move { post(&admin, "reconfigure", body).await }
+    };
+    let answer = change("hosts", json!({"break_duration": "1m"})).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    assert_eq!(answer.body["family"], "hosts");
+    assert_eq!(answer.body["config"]["break_duration"], "1m");
+    log.holds(&["reconfigure all keys", "too eager (by ann)"]);
+    let command = seen.lock().unwrap().pop().unwrap();
+    assert!(command.is_for_family());
+    assert_eq!(command.breaker(), "hosts");
+    let config = a.snapshot().await.unwrap().config;
+    assert_eq!(config.break_duration(), Duration::from_secs(60));
+    assert_eq!(config.max_probes(), 3);
+    let config = own.snapshot().await.unwrap().config;
+    assert_ne!(config.break_duration(), Duration::from_secs(60));
+
+    change("hosts", json!({"jitter": 2}))
+        .await
+        .is_about("config");
+    let answer = change("nobody", json!({"jitter": 0})).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    // Other orders are for one key at a time.
+    let body = json!({"family": "hosts", "reason": "r"});
+    post(&admin, "reset", body).await.is_about("breaker");
+}
+
 // R37, R35: the dial, live over HTTP.
 #[actix::test]
 async fn the_dial_is_turned_by_reconfigure_and_shown() {

@@ -329,6 +329,28 @@ async fn the_same_instant_is_in_the_same_bucket_for_all() {
     }
 }
 
+// R18
+#[tokio::test]
+async fn a_window_of_time_is_ten_buckets() {
+    let server = Server::start();
+    let mut a = redis(&server).await;
+    a.config = BreakerConfig::builder()
+        .trip(TripPolicy::FailureRate {
+            rate: 1.0,
+            minimum_calls: 100,
+            window: Window::Time(Duration::from_secs(10)),
+            slow_call: None,
+        })
+        .build()
+        .unwrap();
+    for number in 0..40 {
+        a.fail(number * SECOND / 2, 0, number).await;
+        let buckets: String = server.cli(&["HGET", "{circuit-breaker:payments}", "buckets"]);
+        let buckets = buckets.split(',').count();
+        assert!(buckets <= 10, "{buckets}");
+    }
+}
+
 // case 158
 #[tokio::test]
 async fn one_sick_process_opens_nothing_where_two_have_to_report() {
@@ -344,6 +366,38 @@ async fn one_sick_process_opens_nothing_where_two_have_to_report() {
         }
         let b = a.other(2);
         assert_eq!(state(&b.make(step(&b, 100)).await), CircuitState::Open);
+    }
+}
+
+#[tokio::test]
+async fn names_and_processes_are_remembered_up_to_a_number() {
+    let (_server, each) = each().await;
+    for mut a in each {
+        a.config = BreakerConfig::builder()
+            .trip(TripPolicy::ConsecutiveFailures {
+                failures: 1,
+                within: None,
+            })
+            .build()
+            .unwrap();
+        let fail = async |number, min_reporters| {
+            let process = a.other(number);
+            let now = Timestamp::from_micros(DAY + number);
+            let step = Step::new(number, 0, now, process.failure(1)).min_reporters(min_reporters);
+            a.make(step).await
+        };
+        for number in 1..=200 {
+            let view = fail(number, 129).await;
+            assert_eq!(
+                (view.answer, state(&view)),
+                (Answer::Done, CircuitState::Closed)
+            );
+        }
+        for number in 73..=200 {
+            assert_eq!(fail(number, 129).await.answer, Answer::Known);
+        }
+        assert_eq!(fail(72, 129).await.answer, Answer::Done);
+        assert_eq!(state(&fail(201, 128).await), CircuitState::Open);
     }
 }
 
@@ -540,6 +594,7 @@ async fn the_lifetime_is_the_derived_one_and_there_is_none_only_for_orders_witho
 
 // cases 164 and 166
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a list of all that can be spoilt")]
 async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
     let server = Server::start();
     let a = redis(&server).await;
@@ -585,6 +640,36 @@ async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
             spoilt.push(vec![vec!["OPEN"], vec!["HDEL", record, field]]);
         }
     }
+    for field in ["attempt", "successes", "inconclusive"] {
+        spoilt.push(vec![
+            vec!["OPEN"],
+            vec!["HSET", record, field, "4294967296"],
+        ]);
+    }
+    for field in [
+        "memory",
+        "sampled",
+        "length",
+        "seen",
+        "samples",
+        "failures",
+        "slow",
+        "buckets",
+        "reporters",
+        "since",
+    ] {
+        for value in ["x", "-1", "1:2", "0000000000000001:x", "1:1:1:1,1:1:1:1"] {
+            spoilt.push(vec![vec!["FAIL"], vec!["HSET", record, field, value]]);
+        }
+    }
+    for spoil in [
+        vec!["HSET", record, "order", "ajar"],
+        vec!["HSET", record, "until", "soon"],
+        vec!["HDEL", record, "order"],
+        vec!["HDEL", record, "reason"],
+    ] {
+        spoilt.push(vec![vec!["FORCE"], spoil]);
+    }
     spoilt.push(vec![vec!["OPEN"], vec!["ZADD", probes, "1.5", "nobody"]]);
     spoilt.push(vec![
         vec!["OPEN"],
@@ -597,6 +682,15 @@ async fn what_cannot_be_read_counts_as_absent_and_is_replaced() {
             if order[0] == "OPEN" {
                 let open = a.open(0).await;
                 a.probe(10 * SECOND, open, 1).await;
+            } else if order[0] == "FORCE" {
+                let order = Action::Force {
+                    kind: Forced::Open,
+                    ttl: Some(Duration::from_secs(60)),
+                    reason: "drill".into(),
+                };
+                a.step(0, 0, order).await;
+            } else if order[0] == "FAIL" {
+                a.fail(0, 0, 1).await;
             } else {
                 server.cli(order);
             }
@@ -685,7 +779,9 @@ async fn contact_tells_the_servers_time_and_whether_it_takes_writes() {
     let wall = || Timestamp::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let before = wall();
     let there = a.store.contact().await.unwrap().unwrap();
-    assert!(before <= there && there <= wall());
+    // The half of the way that is added may be more than the way back was.
+    let after = wall();
+    assert!(before <= there && there <= after + after.since(before));
     for key in keys(&server) {
         assert!(rest(&server, &key) > 0, "{key}");
     }
@@ -791,6 +887,53 @@ async fn both_protocols_and_a_password_do() {
         panic!("it knows another password");
     };
     assert!(!why.contains("wrong:") && !why.contains('@'), "{why}");
+}
+
+/// An arbiter may end before the others.
+#[test]
+fn the_end_of_the_runtime_that_connected_is_not_the_end_of_the_store() {
+    let server = Server::start();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let first = runtime();
+    let a = first.block_on(async {
+        let a = redis(&server).await;
+        a.fail(0, 0, 1).await;
+        a
+    });
+    drop(first);
+    runtime().block_on(async {
+        servers::eventually_async(async || a.store.contact().await.is_ok()).await;
+        assert_eq!(a.fail(0, 0, 1).await.answer, Answer::Known);
+    });
+}
+
+// Memory stays flat where nobody reads.
+#[tokio::test]
+async fn who_listens_slowly_is_told_that_changes_were_missed() {
+    let server = Server::start();
+    let a = redis(&server).await;
+    let mut changes = a.store.changes();
+    assert!(matches!(changes.next().await, Some(Change::Missed)));
+    for _ in 0..3_000 {
+        a.step(0, 0, Action::Look).await;
+        server.cli(&["PUBLISH", "circuit-breaker:changes", "{}"]);
+    }
+    let version = a.open(0).await;
+    let mut read = 0;
+    loop {
+        read += 1;
+        match changes.next().await {
+            Some(Change::Made { view, .. }) if view.record.version == version => break,
+            Some(_) => {}
+            None => panic!("it ends with the store"),
+        }
+    }
+    assert!(read <= 1_100, "{read}");
 }
 
 // The list of the documentation.

@@ -9,7 +9,7 @@ source tests/debian.sh
 # The optional features, each of which has to work alone.
 features=(admin metrics redis)
 # The examples that end by themselves.
-examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries metrics)
+examples=(checkout supervision admin subscribe retry_inside two_step restart deliveries metrics fleet)
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -53,6 +53,8 @@ RUSTFLAGS="--cfg breaker_loom" cargo test --locked --release --lib \
 step "doctests"
 cargo test --locked --doc --all-features
 
+# So that the fleet does not pass without one.
+export REDIS_SERVER=redis-server
 for example in "${examples[@]}"; do
     step "example $example"
     cargo run --locked --quiet --all-features --example "$example"

@@ -33,8 +33,11 @@ pub(super) struct Linked {
 /// Somebody who waits for the store's leave.
 struct Parked {
     call_timeout: Duration,
-    go: Box<dyn FnOnce(&mut BreakerActor, &mut Context<BreakerActor>) + Send>,
+    go: Box<Go>,
 }
+
+/// What is done once there is an answer.
+type Go = dyn FnOnce(&mut BreakerActor, &mut Context<BreakerActor>) + Send;
 
 impl Linked {
     pub(super) fn new(link: Arc<Link>) -> Self {

@@ -7,11 +7,19 @@ use std::time::Duration;
 /// An order that came over HTTP, before it is carried out: what an authorizer decides about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
-    pub(super) breaker: String,
+    pub(super) target: Target,
     pub(super) kind: CommandKind,
     pub(super) reason: String,
     pub(super) ttl: Option<Duration>,
     pub(super) config: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Whom an order is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Breaker(String),
+    /// All keys of a family.
+    Family(String),
 }
 
 /// What is ordered.
@@ -43,9 +51,16 @@ impl fmt::Display for CommandKind {
 }
 
 impl Command {
-    /// Returns the name of the breaker, which need not exist.
+    /// Returns the name of the breaker, or of the family if the order is for all its keys; it need not exist.
     pub fn breaker(&self) -> &str {
-        &self.breaker
+        match &self.target {
+            Target::Breaker(name) | Target::Family(name) => name,
+        }
+    }
+
+    /// Tells whether the order is for all keys of a family.
+    pub fn is_for_family(&self) -> bool {
+        matches!(self.target, Target::Family(_))
     }
 
     /// Returns what is ordered.

@@ -1,6 +1,7 @@
 //! Breakers by the name that an operator knows: of one's own, or of a key of a family.
 //! Who owns them is in `supervisor.rs`.
 
+use super::answer::Problem;
 use crate::breaker::Breaker;
 use crate::family::Family;
 use crate::supervisor::Breakers;
@@ -19,6 +20,14 @@ pub(super) fn any(breakers: &Breakers, name: &str) -> Option<Breaker> {
         let (family, key) = member(breakers, name)?;
         Some(family.breaker(key))
     })
+}
+
+/// The family of that name.
+pub(super) fn family(breakers: &Breakers, name: &str) -> Result<Family, Problem> {
+    let mut families = breakers.families().into_iter();
+    families
+        .find(|family| family.name() == name)
+        .ok_or_else(|| Problem::unknown("family", name))
 }
 
 /// The family and the key; of families whose names begin alike, the one with the longest name.

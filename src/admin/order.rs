@@ -10,12 +10,13 @@ use serde_json::{Map, Value};
 use tracing::{error, warn};
 
 use super::answer::Problem;
-use super::command::{Command, CommandKind};
+use super::command::{Command, CommandKind, Target};
 use super::{Admin, find, read};
 use crate::breaker::Breaker;
 use crate::caught::{caught, quietly};
 use crate::config::BreakerConfig;
 use crate::message::{ForceClosed, ForceOpen, Noted, NotedOrder};
+use crate::report;
 
 /// The header that a page of another origin cannot send without asking first.
 pub(super) const HEADER: &str = "x-circuit-breaker";
@@ -57,8 +58,18 @@ pub(super) async fn give(
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error));
         }
     };
-    let breaker = find::any(&admin.breakers, &command.breaker)
-        .ok_or_else(|| Problem::unknown("breaker", &command.breaker))?;
+    let name = match &command.target {
+        Target::Breaker(name) => name,
+        Target::Family(name) => {
+            let family = find::family(&admin.breakers, name)?;
+            let note = noted(&command.reason, &who);
+            family.reconfigure(changed(family.config(), command.config)?);
+            report::order(family.name(), "reconfigure all keys", None, Some(&note));
+            return read::family(&family);
+        }
+    };
+    let breaker =
+        find::any(&admin.breakers, name).ok_or_else(|| Problem::unknown("breaker", name))?;
     obey(&breaker, command, &who).await?;
     read::detail(&admin, &breaker, super::history::CHANGES).await
 }
@@ -67,7 +78,7 @@ fn tell_denied(command: &Command, why: &str) {
     quietly(|| {
         warn!(
             target: "actix_circuit_breaker",
-            breaker = command.breaker.as_str(),
+            breaker = command.breaker(),
             order = %command.kind,
             reason = command.reason.as_str(),
             why,
@@ -101,7 +112,12 @@ fn read_command(kind: CommandKind, body: &[u8]) -> Result<Command, Problem> {
         let error = format!("the body is not a JSON object: {error}");
         Problem::field("body", error)
     })?;
-    let breaker = text(&mut fields, "breaker")?;
+    let target = match kind {
+        CommandKind::Reconfigure if fields.contains_key("family") => {
+            Target::Family(text(&mut fields, "family")?)
+        }
+        _ => Target::Breaker(text(&mut fields, "breaker")?),
+    };
     let reason = text(&mut fields, "reason")?;
     let reason = reason.trim().to_owned();
     if reason.is_empty() {
@@ -125,7 +141,7 @@ fn read_command(kind: CommandKind, body: &[u8]) -> Result<Command, Problem> {
         return Err(Problem::field(field, error));
     }
     Ok(Command {
-        breaker,
+        target,
         kind,
         reason,
         ttl,
@@ -173,6 +189,10 @@ fn plain(who: &str) -> String {
     who.chars().take(LONGEST_TEXT).map(one_line).collect()
 }
 
+fn noted(reason: &str, who: &str) -> String {
+    format!("{reason} (by {who})")
+}
+
 async fn obey(breaker: &Breaker, command: Command, who: &str) -> Result<(), Problem> {
     let Command {
         kind,
@@ -181,7 +201,7 @@ async fn obey(breaker: &Breaker, command: Command, who: &str) -> Result<(), Prob
         config,
         ..
     } = command;
-    let note: Arc<str> = format!("{reason} (by {who})").into();
+    let note: Arc<str> = noted(&reason, who).into();
     let order = match kind {
         CommandKind::ForceOpen => {
             let mut order = ForceOpen::new(note);
@@ -195,19 +215,21 @@ async fn obey(breaker: &Breaker, command: Command, who: &str) -> Result<(), Prob
         }
         CommandKind::Release => NotedOrder::Release,
         CommandKind::Reset => NotedOrder::Reset,
-        CommandKind::Reconfigure => NotedOrder::Reconfigure(changed(breaker, config).await?),
+        CommandKind::Reconfigure => {
+            let present = read::answered(breaker, breaker.snapshot()).await?.config;
+            NotedOrder::Reconfigure(changed(present, config)?)
+        }
     };
     let order = Noted { order, note };
     read::answered(breaker, breaker.addr().send(order)).await
 }
 
 /// The present settings with some of them changed.
-async fn changed(breaker: &Breaker, changes: Map<String, Value>) -> Result<BreakerConfig, Problem> {
+fn changed(present: BreakerConfig, changes: Map<String, Value>) -> Result<BreakerConfig, Problem> {
     let unreadable = |error: serde_json::Error| {
         let error = format!("`config`: {error}");
         Problem::field("config", error)
     };
-    let present = read::answered(breaker, breaker.snapshot()).await?.config;
     let mut settings = match serde_json::to_value(&present).map_err(unreadable)? {
         Value::Object(settings) => settings,
         _ => Map::new(),

@@ -18,6 +18,7 @@ use crate::breaker::Breaker;
 use crate::circuit::CircuitState;
 use crate::config::BreakerConfig;
 use crate::event::StateChanged;
+use crate::family::Family;
 use crate::message::Snapshot;
 
 /// How long a breaker has to answer, whose arbiter may be blocked.
@@ -63,6 +64,18 @@ struct FamilyShown {
     max_keys: usize,
     unguarded: u64,
     config: BreakerConfig,
+}
+
+impl FamilyShown {
+    fn of(family: &Family) -> Self {
+        Self {
+            family: family.name().to_owned(),
+            keys: family.len(),
+            max_keys: family.max_keys(),
+            unguarded: family.unguarded(),
+            config: family.config(),
+        }
+    }
 }
 
 /// Waits for a breaker's actor, within reason.
@@ -120,10 +133,7 @@ pub(super) async fn keys(
     let changes = query.number("transitions", 0, (0, MOST_CHANGES))?;
     query.done()?;
 
-    let mut families = admin.breakers.families().into_iter();
-    let family = families
-        .find(|family| family.name() == name)
-        .ok_or_else(|| Problem::unknown("family", &name))?;
+    let family = find::family(&admin.breakers, &name)?;
     let keys = family.keys().into_iter().map(|key| (key.clone(), key));
     let taken = part.of(keys, |_| true);
     let members: Vec<_> = taken.found.iter().map(|key| family.breaker(key)).collect();
@@ -145,17 +155,13 @@ pub(super) async fn families(
 ) -> Result<HttpResponse, Problem> {
     Query::new(&request)?.done()?;
     let families = admin.breakers.families();
-    let families = families
-        .iter()
-        .map(|family| FamilyShown {
-            family: family.name().to_owned(),
-            keys: family.len(),
-            max_keys: family.max_keys(),
-            unguarded: family.unguarded(),
-            config: family.config(),
-        })
-        .collect();
+    let families = families.iter().map(FamilyShown::of).collect();
     json(&Families { families })
+}
+
+/// One family, as in the list of all.
+pub(super) fn family(family: &Family) -> Result<HttpResponse, Problem> {
+    json(&FamilyShown::of(family))
 }
 
 pub(super) async fn one(

@@ -221,7 +221,7 @@ impl Circuit {
         }
         replica.leaves.clear();
         for (step, pending) in replica.requests.take_all() {
-            self.decide_alone(step, pending, now);
+            self.decide_alone(step, &pending, now);
         }
     }
 
@@ -271,7 +271,7 @@ impl Circuit {
             return;
         };
         let view = view.moved(replica.ahead.saturating_neg());
-        self.act_on_answer(ticket, step, pending, &view, now);
+        self.act_on_answer(ticket, step, &pending, &view, now);
     }
 
     /// The oldest request to the store that was not yet sent.
@@ -548,7 +548,7 @@ impl Circuit {
         &mut self,
         ticket: Ticket,
         step: Step,
-        pending: Pending,
+        pending: &Pending,
         view: &View,
         now: Timestamp,
     ) {
@@ -557,7 +557,7 @@ impl Circuit {
             Some(replica) if ticket <= replica.learned => Source::Overtaken,
             _ => Source::Answer,
         };
-        match pending {
+        match *pending {
             Pending::Order { tries } if view.answer == Answer::Stale && !is_behind => {
                 self.tell_order_again(step, tries, view, now);
                 return;
@@ -573,7 +573,7 @@ impl Circuit {
             _ => {}
         }
         self.take_over(view, source, now);
-        match pending {
+        match *pending {
             Pending::Look => self.record_again(),
             Pending::Leave(slot) if view.answer == Answer::Done => self.take_leave(slot, now),
             Pending::Sample { sample, epoch }
@@ -679,8 +679,8 @@ impl Circuit {
     }
 
     /// Decides what the store was asked and did not answer.
-    fn decide_alone(&mut self, step: Step, pending: Pending, now: Timestamp) {
-        if let (Pending::Sample { .. }, Some(replica)) = (&pending, self.sharing.replica_mut()) {
+    fn decide_alone(&mut self, step: Step, pending: &Pending, now: Timestamp) {
+        if let (Pending::Sample { .. }, Some(replica)) = (pending, self.sharing.replica_mut()) {
             replica.undelivered.push_back(step);
             while replica.undelivered.len() > UNDELIVERED {
                 replica.undelivered.pop_front();
@@ -689,8 +689,8 @@ impl Circuit {
         self.decide_alone_once(pending, now);
     }
 
-    fn decide_alone_once(&mut self, pending: Pending, now: Timestamp) {
-        match pending {
+    fn decide_alone_once(&mut self, pending: &Pending, now: Timestamp) {
+        match *pending {
             Pending::Sample { sample, epoch } if epoch == self.record.epoch => {
                 self.judge_alone(sample, now);
             }

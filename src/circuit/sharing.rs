@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 pub(super) struct Sharing(Option<Box<Part>>);
 
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "it is boxed as a whole")]
 enum Part {
     /// The circuit is the shared record itself; its next epoch is at least this.
     Store { floor: u64 },

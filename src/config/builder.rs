@@ -245,7 +245,7 @@ impl BreakerConfigBuilder {
         }))
     }
 
-    fn check_trip(&mut self) -> Result<RuleFacts, ConfigError> {
+    fn check_trip(&mut self) -> Result<Option<Box<RuleFacts>>, ConfigError> {
         match &mut self.trip {
             TripPolicy::ConsecutiveFailures { failures, within } => {
                 count("trip.failures", *failures)?;
@@ -304,13 +304,13 @@ impl BreakerConfigBuilder {
                         "a rule that can say its lookback",
                     ));
                 };
-                return Ok(RuleFacts {
+                return Ok(Some(Box::new(RuleFacts {
                     lookback: span("trip.lookback", lookback)?,
                     reset_on_success,
-                });
+                })));
             }
         }
-        Ok(RuleFacts::default())
+        Ok(None)
     }
 }
 

@@ -43,6 +43,7 @@ use super::{Admission, Flags, Gate, Meter, Notice, Taken};
 use crate::circuit::{CircuitState, Ending, Permit};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::config::BreakerConfig;
+use crate::random::{RandomSource, ThreadRandom};
 
 const CLOSED: CircuitState = CircuitState::Closed;
 const OPEN: CircuitState = CircuitState::Open;

@@ -1,6 +1,12 @@
 //! Replicas of one record under a network that delays, loses and cuts, clocks that differ, and a store that
 //! forgets: whatever happens, they agree in the end, and a fleet that nothing happened to keeps its promises.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::struct_excessive_bools,
+    reason = "a test may fail"
+)]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,7 +195,7 @@ impl Fleet {
     fn answer(&mut self, index: usize) {
         if let Some((ticket, view)) = self.processes[index].answers.pop_front() {
             self.act(index, |circuit, now| {
-                circuit.answer(ticket, Some(view), now)
+                circuit.answer(ticket, Some(view), now);
             });
         }
     }

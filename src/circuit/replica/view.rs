@@ -9,7 +9,7 @@ use crate::circuit::probe::Round;
 use crate::circuit::record::Phase;
 use crate::circuit::shared::{Action, CallId, SharedPhase, SharedProbe, SharedRecord, View};
 use crate::circuit::window::Memory;
-use crate::circuit::{Cause, Circuit, Transition, next_epoch};
+use crate::circuit::{Cause, Circuit, CircuitState, Transition, next_epoch};
 use crate::clock::Timestamp;
 
 /// Marks the slots of other processes: no slot of one's own has so high a number.
@@ -85,7 +85,7 @@ impl Circuit {
         if !fits {
             told.clear();
             if from != to {
-                told.push(self.missed(record, from, now));
+                told.push(missed(record, from, now));
             }
         }
         // One's own epochs may be ahead, if the time at the store was not known at first.
@@ -115,25 +115,6 @@ impl Circuit {
                 .note(transition.from, transition.to, transition.at);
             self.note_last(&transition);
             self.news.push_transition(transition);
-        }
-    }
-
-    /// The change into a state whose way there was missed.
-    fn missed(
-        &self,
-        record: &SharedRecord,
-        from: crate::circuit::CircuitState,
-        now: Timestamp,
-    ) -> Transition {
-        let to = record.phase.state();
-        let last = record.last.as_ref().filter(|last| last.to == to);
-        Transition {
-            from,
-            to,
-            cause: last.map_or(Cause::Present, |last| last.cause),
-            at: last.map_or(now, |last| last.at),
-            epoch: record.version,
-            evidence: last.map(|last| last.evidence.clone()).unwrap_or_default(),
         }
     }
 
@@ -249,6 +230,20 @@ impl Circuit {
             last: replica.and_then(|replica| replica.last.clone()),
         };
         record.moved(replica.map_or(0, |replica| replica.ahead))
+    }
+}
+
+/// The change into a state whose way there was missed.
+fn missed(record: &SharedRecord, from: CircuitState, now: Timestamp) -> Transition {
+    let to = record.phase.state();
+    let last = record.last.as_ref().filter(|last| last.to == to);
+    Transition {
+        from,
+        to,
+        cause: last.map_or(Cause::Present, |last| last.cause),
+        at: last.map_or(now, |last| last.at),
+        epoch: record.version,
+        evidence: last.map(|last| last.evidence.clone()).unwrap_or_default(),
     }
 }
 
