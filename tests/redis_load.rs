@@ -188,15 +188,16 @@ fn a_store_outlives_the_runtime_that_it_was_first_used_in() {
     let url = server.url();
     in_a_system(async move || {
         let store = remote(&url).await;
-        let fleet = Fleet::share(store.clone(), 1, count(2)).await;
+        let fleet = Fleet::share(store.clone(), 1, count(3)).await;
         fleet.process(0).fails().await;
         tell.send(store).unwrap();
     });
     let store = told.recv().unwrap();
     in_a_system(async move || {
-        let fleet = Fleet::around(store, 2, count(2), |builder| builder);
+        let fleet = Fleet::around(store, 2, count(3), |builder| builder);
         // It may have to find out first that its connection went with the runtime.
         fleet.until_joined().await;
+        // With the one of the process before, these are three.
         fleet.process(0).fails().await;
         fleet.process(1).fails().await;
         eventually(|| fleet.states() == [CircuitState::Open; 2]).await;
