@@ -120,9 +120,9 @@ async fn a_slot_moves() {
     a.fails().await;
     a.succeeds().await;
     cluster.end_move(&key, to);
-    eventually(|| !fleet.is_away(0) && !fleet.is_away(1)).await;
+    fleet.until_joined().await;
     a.fails().await;
-    eventually(|| !fleet.is_away(0) && !fleet.is_away(1)).await;
+    fleet.until_joined().await;
     assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
     assert_eq!(cluster.node(to).cli(&["EXISTS", &key]), "1");
     // Three failures are known there: the next one opens it for both.
@@ -149,6 +149,7 @@ async fn a_slot_that_moved_is_found() {
     let [key, _, _] = store.keys(NAME);
     a.fails().await;
     cluster.move_key(&key, (cluster.place_of(&key) + 1) % 3);
+    fleet.until_joined().await;
     b.fails().await;
     eventually(|| fleet.states() == [CircuitState::Open; 2]).await;
 }

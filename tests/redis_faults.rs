@@ -194,8 +194,7 @@ async fn a_connection_that_leads_nowhere_is_made_anew() {
     let (a, b) = (fleet.process(0), fleet.process(1));
     site.proxy.strand();
     a.fails().await;
-    eventually(|| fleet.is_away(0)).await;
-    eventually(|| !fleet.is_away(0)).await;
+    fleet.until_joined().await;
     b.fails().await;
     eventually(|| fleet.states() == [CircuitState::Open; 2]).await;
 }
@@ -211,8 +210,7 @@ async fn connections_that_are_half_closed_are_made_anew() {
         let begun = Instant::now();
         a.fails().await;
         assert!(begun.elapsed() < ONE_WAIT, "{:?}", begun.elapsed());
-        eventually(|| !fleet.is_away(0)).await;
-        fleet.settle().await;
+        fleet.until_joined().await;
         b.fails().await;
         eventually(|| fleet.states() == [CircuitState::Open; 2]).await;
     }
@@ -276,17 +274,10 @@ async fn what_the_server_did_and_nobody_heard_of_counts_once() {
     a.fails().await;
     eventually(|| fleet.is_away(0)).await;
     site.proxy.pass();
-    eventually(|| !fleet.is_away(0)).await;
+    fleet.until_joined().await;
     b.fails().await;
-    eventually(|| !fleet.is_away(1)).await;
-    fleet.settle().await;
+    fleet.until_joined().await;
     assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
-    // In case that somebody was away for a moment, what the store knows is asked.
-    eventually_async(async || {
-        fleet.settle().await;
-        b.breaker.snapshot().await.is_ok() && !fleet.is_away(0) && !fleet.is_away(1)
-    })
-    .await;
     let mut heard = a.events();
     b.fails().await;
     eventually(|| fleet.states() == [CircuitState::Open; 2]).await;
