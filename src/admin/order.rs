@@ -63,7 +63,7 @@ pub(super) async fn give(
         Target::Family(name) => {
             let family = find::family(&admin.breakers, name)?;
             let note = noted(&command.reason, &who);
-            family.reconfigure(changed(family.config(), command.config)?);
+            family.reconfigure(changed(&family.config(), command.config)?);
             report::order(family.name(), "reconfigure all keys", None, Some(&note));
             return read::family(&family);
         }
@@ -217,7 +217,7 @@ async fn obey(breaker: &Breaker, command: Command, who: &str) -> Result<(), Prob
         CommandKind::Reset => NotedOrder::Reset,
         CommandKind::Reconfigure => {
             let present = read::answered(breaker, breaker.snapshot()).await?.config;
-            NotedOrder::Reconfigure(changed(present, config)?)
+            NotedOrder::Reconfigure(changed(&present, config)?)
         }
     };
     let order = Noted { order, note };
@@ -225,12 +225,12 @@ async fn obey(breaker: &Breaker, command: Command, who: &str) -> Result<(), Prob
 }
 
 /// The present settings with some of them changed.
-fn changed(present: BreakerConfig, changes: Map<String, Value>) -> Result<BreakerConfig, Problem> {
+fn changed(present: &BreakerConfig, changes: Map<String, Value>) -> Result<BreakerConfig, Problem> {
     let unreadable = |error: serde_json::Error| {
         let error = format!("`config`: {error}");
         Problem::field("config", error)
     };
-    let mut settings = match serde_json::to_value(&present).map_err(unreadable)? {
+    let mut settings = match serde_json::to_value(present).map_err(unreadable)? {
         Value::Object(settings) => settings,
         _ => Map::new(),
     };
