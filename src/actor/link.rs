@@ -4,14 +4,14 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actix::{Addr, WeakAddr, WeakRecipient};
 use futures_core::stream::BoxStream;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::BreakerActor;
 use crate::caught::quietly;
@@ -25,6 +25,10 @@ use crate::store::{Change, Step, Store, StoreError, View};
 
 /// How the time of the store has to differ from what was measured before, to be measured anew.
 const TOLERANCE: u64 = 5_000;
+
+/// How many breakers look at their records at once, and how long the next ones wait.
+const AT_ONCE: usize = 32;
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// How breakers share their records.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +48,9 @@ pub(crate) struct Link {
     manner: Manner,
     clock: Arc<dyn Clock>,
     process: u64,
-    /// The shared time less that of the clock, in microseconds.
+    /// The shared time less that of the clock, in microseconds, and whether it was ever measured.
     ahead: AtomicI64,
+    is_measured: AtomicBool,
     state: Mutex<State>,
     members: Mutex<HashMap<Arc<str>, WeakAddr<BreakerActor>>>,
     subscribers: Mutex<Vec<WeakRecipient<StoreEvent>>>,
@@ -73,6 +78,7 @@ impl Link {
             clock,
             process: fastrand::u64(..),
             ahead: AtomicI64::new(0),
+            is_measured: AtomicBool::new(false),
             state: Mutex::new(State::New),
             members: Mutex::default(),
             subscribers: Mutex::default(),
@@ -167,10 +173,9 @@ impl Link {
             Ok(time) => time?,
             Err(_) => return Err(self.too_slow()),
         };
-        let is_first = matches!(*self.state(), State::New);
         // A clock that stands still in between is none to measure by more than once.
         if let Some(time) = time
-            && (is_first || self.clock.drives_timers())
+            && (!self.is_measured.swap(true, Ordering::AcqRel) || self.clock.drives_timers())
         {
             let now = self.clock.now().max(before);
             let ahead = difference(time, now);
@@ -182,10 +187,9 @@ impl Link {
     }
 
     /// The store is there: every breaker joins, or looks at its record again.
-    pub(crate) fn join(&self) {
+    pub(crate) async fn join(&self) {
         let before = std::mem::replace(&mut *self.state(), State::Joined);
         let ahead = self.ahead();
-        self.tell_all(|| FromStore::Joined { ahead });
         if let State::Away(since, _) = before {
             let away = self.clock.now().since(since);
             report::store_recovered(away);
@@ -194,6 +198,7 @@ impl Link {
                 away,
             });
         }
+        self.tell_in_turn(|| FromStore::Joined { ahead }).await;
     }
 
     /// The store is not there: every breaker goes on alone.
@@ -235,7 +240,7 @@ impl Link {
     }
 
     /// Passes on what the store tells.
-    pub(crate) fn pass_on(&self, change: Change) {
+    pub(crate) async fn pass_on(&self, change: Change) {
         match change {
             // Who made it has its own answer, and would take this one for somebody else's.
             Change::Made { by, .. } if by == self.process => {}
@@ -245,7 +250,7 @@ impl Link {
                     member.do_send(FromStore::Heard(Box::new(view)));
                 }
             }
-            Change::Missed => self.tell_all(|| FromStore::Refresh),
+            Change::Missed => self.tell_in_turn(|| FromStore::Refresh).await,
         }
     }
 
@@ -283,14 +288,31 @@ impl Link {
     }
 
     fn tell_all(&self, message: impl Fn() -> FromStore) {
-        let members: Vec<_> = self
-            .members()
-            .values()
-            .filter_map(WeakAddr::upgrade)
-            .collect();
-        for member in members {
+        for member in self.living() {
             member.do_send(message());
         }
+    }
+
+    /// Has breakers ask the store something, a few at a time: what a caller waits for is not to stand behind
+    /// what very many breakers want to know.
+    async fn tell_in_turn(&self, message: impl Fn() -> FromStore) {
+        let members: Vec<_> = self.living().map(|member| member.downgrade()).collect();
+        for some in members.chunks(AT_ONCE) {
+            if !matches!(*self.state(), State::Joined) {
+                return;
+            }
+            for member in some.iter().filter_map(WeakAddr::upgrade) {
+                member.do_send(message());
+            }
+            if some.len() == AT_ONCE {
+                sleep(BETWEEN).await;
+            }
+        }
+    }
+
+    fn living(&self) -> impl Iterator<Item = Addr<BreakerActor>> + use<> {
+        let members: Vec<_> = self.members().values().cloned().collect();
+        members.into_iter().filter_map(|member| member.upgrade())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

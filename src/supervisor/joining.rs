@@ -36,7 +36,7 @@ async fn listen(
             Ok(None) => return,
             Ok(Some(change)) => {
                 let Some(link) = link.upgrade() else { return };
-                link.pass_on(change);
+                link.pass_on(change).await;
             }
             Err(_) => {
                 if link.strong_count() == 0 {
@@ -58,7 +58,7 @@ async fn keep(link: Weak<Link>, poll: Duration) {
         let contact = strong.contact().await;
         let is_there = match contact {
             Ok(()) => {
-                strong.join();
+                strong.join().await;
                 true
             }
             Err(error) => {
