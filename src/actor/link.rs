@@ -3,18 +3,21 @@
 //! it, is in `circuit/replica.rs`; who keeps the link going, in `supervisor/joining.rs`.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn, ready};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use actix::{Addr, WeakAddr, WeakRecipient};
-use futures_core::stream::BoxStream;
+use futures_core::future::BoxFuture;
+use futures_core::stream::Stream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::BreakerActor;
-use crate::caught::quietly;
+use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::Terms;
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
@@ -116,20 +119,24 @@ impl Link {
         step: Step,
     ) -> impl Future<Output = Option<View>> + 'static + use<> {
         self.steps.fetch_add(1, Ordering::Relaxed);
-        let made = self.store.step(breaker, config, step);
+        let made = asked(|| self.store.step(breaker, config, step));
         let link = Arc::clone(self);
         async move {
-            match timeout(link.manner.timeout, made).await {
-                Ok(Ok(view)) => Some(view),
-                Ok(Err(error)) => {
+            match link.answer(made).await {
+                Ok(view) => Some(view),
+                Err(error) => {
                     link.lose(error);
                     None
                 }
-                Err(_) => {
-                    link.lose(link.too_slow());
-                    None
-                }
             }
+        }
+    }
+
+    /// What the store answers, if it does so while breakers wait for it.
+    async fn answer<T>(&self, answer: Asked<T>) -> Result<T, StoreError> {
+        match timeout(self.manner.timeout, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.too_slow()),
         }
     }
 
@@ -163,10 +170,7 @@ impl Link {
     /// Finds out whether the store is there, for at most as long as breakers wait for it.
     pub(crate) async fn contact(&self) -> Result<(), StoreError> {
         let before = self.clock.now();
-        let time = match timeout(self.manner.timeout, self.store.contact()).await {
-            Ok(time) => time?,
-            Err(_) => return Err(self.too_slow()),
-        };
+        let time = self.answer(asked(|| self.store.contact())).await?;
         let is_first = matches!(*self.state(), State::New);
         // A clock that stands still in between is none to measure by more than once.
         if let Some(time) = time
@@ -214,7 +218,10 @@ impl Link {
 
     /// Waits until the store stops answering.
     pub(crate) async fn until_lost(&self) {
-        self.failed.notified().await;
+        // What is left of an earlier time tells nothing.
+        while !self.is_away() {
+            self.failed.notified().await;
+        }
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -229,8 +236,19 @@ impl Link {
         }
     }
 
-    pub(crate) fn changes(&self) -> BoxStream<'static, Change> {
-        self.store.changes()
+    /// What the store tells of changes; it ends where the store's code panics.
+    pub(crate) fn changes(&self) -> impl Stream<Item = Change> + Send + use<> {
+        let mut changes = Quiet::new(caught(|| self.store.changes()).ok());
+        futures_util::stream::poll_fn(move |cx| {
+            let Some(Some(told)) = changes.get_mut() else {
+                return Poll::Ready(None);
+            };
+            let change = caught(|| told.as_mut().poll_next(cx)).unwrap_or(Poll::Ready(None));
+            if let Poll::Ready(None) = change {
+                quietly(|| drop(changes.take()));
+            }
+            change
+        })
     }
 
     /// Passes on what the store tells.
@@ -299,6 +317,23 @@ impl Link {
     fn members(&self) -> MutexGuard<'_, HashMap<Arc<str>, WeakAddr<BreakerActor>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An answer of the store, whose code is the user's: a panic of it is an error.
+type Asked<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Asks the store for something.
+fn asked<T: Send + 'static>(ask: impl FnOnce() -> BoxFuture<'static, Result<T, StoreError>>) -> Asked<T> {
+    let panicked = |cause: String| StoreError::Panicked(cause.into());
+    let mut answer = match caught(ask) {
+        Ok(answer) => Quiet::new(answer),
+        Err(cause) => return Box::pin(ready(Err(panicked(cause)))),
+    };
+    Box::pin(poll_fn(move |cx| match answer.get_mut() {
+        Some(answer) => caught(|| answer.as_mut().poll(cx))
+            .unwrap_or_else(|cause| Poll::Ready(Err(panicked(cause)))),
+        None => Poll::Pending,
+    }))
 }
 
 /// How far one instant is ahead of another, in microseconds.

@@ -149,7 +149,11 @@ impl BreakerActor {
             // In a task of its own, so that the answer also reaches an actor that was restarted meanwhile.
             actix::spawn(async move {
                 let view = view.await.map(Box::new);
-                breaker.do_send(FromStore::Answered { ticket, view });
+                let heard = breaker.send(FromStore::Answered { ticket, view }).await;
+                // A message that is lost in a restart (R29) must not be waited for without end.
+                if heard.is_err() {
+                    breaker.do_send(FromStore::Answered { ticket, view: None });
+                }
             });
         }
     }
