@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn, ready};
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,6 +48,8 @@ pub(crate) struct Link {
     manner: Manner,
     clock: Arc<dyn Clock>,
     process: u64,
+    /// How many breakers there were.
+    lives: AtomicU64,
     /// The shared time less that of the clock, in microseconds.
     ahead: AtomicI64,
     state: Mutex<State>,
@@ -74,7 +77,8 @@ impl Link {
             store,
             manner,
             clock,
-            process: fastrand::u64(..),
+            process: draw_process(),
+            lives: AtomicU64::new(0),
             ahead: AtomicI64::new(0),
             state: Mutex::new(State::New),
             members: Mutex::default(),
@@ -92,6 +96,7 @@ impl Link {
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             process: self.process,
+            life: self.lives.fetch_add(1, Ordering::Relaxed),
             min_reporters: self.manner.min_reporters,
             strict: self.manner.strict,
             ahead: self.ahead(),
@@ -317,6 +322,11 @@ impl Link {
     fn members(&self) -> MutexGuard<'_, HashMap<Arc<str>, WeakAddr<BreakerActor>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A number for a process. Not of the thread's random numbers, which a program may seed, and another alike.
+fn draw_process() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// An answer of the store, whose code is the user's: a panic of it is an error.
