@@ -31,6 +31,10 @@ impl<T> Quiet<T> {
         self.0.as_ref()
     }
 
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut()
+    }
+
     /// Takes the value out; from then on its destructor is its owner's.
     pub(crate) fn take(&mut self) -> Option<T> {
         self.0.take()

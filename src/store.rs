@@ -51,7 +51,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// A [`StoreError`] when it is not there or takes no writes.
     fn contact(&self) -> BoxFuture<'static, Result<Option<Timestamp>, StoreError>>;
 
-    /// Tells what any process changes, from now on. It ends only with the store.
+    /// Tells what any process changes, from now on. Whoever listens asks again when it ends.
     fn changes(&self) -> BoxStream<'static, Change>;
 }
 
@@ -118,6 +118,9 @@ pub enum StoreError {
     /// It is there and does not do it: it takes no writes, or knows another password.
     #[error("the store refuses: {0}")]
     Refused(Arc<str>),
+    /// Its code panicked, so that nobody knows.
+    #[error("the store panicked: {0}")]
+    Panicked(Arc<str>),
     /// It answered what cannot be understood.
     #[error("the store's answer cannot be read: {0}")]
     Unreadable(Arc<str>),

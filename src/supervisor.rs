@@ -443,12 +443,13 @@ impl Breakers {
         } = &*self.shared;
         let shown = config.clone();
         let drawn = Arc::clone(random);
+        let written = record.as_ref().map(Record::epoch);
         let mut circuit = match record {
             Some(record) => Circuit::restore_with_random(config, record, drawn, now),
             None => Circuit::with_random(config, drawn, now),
         };
         if let Some(link) = link {
-            circuit = circuit.sharing(link.terms());
+            circuit = circuit.sharing(link.terms(), written);
         }
         if let Some(highest) = highest_epoch {
             circuit = circuit.above_epoch(highest);

@@ -112,7 +112,10 @@ impl BreakerActor {
         });
         drop(message);
         let answer = match admitted {
-            Ok(permit) if permit.is_probe() => Ok(Grant::Probe(self.gate.hold(permit))),
+            Ok(permit) if permit.is_probe() => {
+                let held = self.gate.hold(permit);
+                Ok(Grant::Probe(self.told_of(held, ctx)))
+            }
             Ok(permit) => Ok(Grant::Closed(permit)),
             Err(refused) => self.refuse(refused).map(Grant::Closed),
         };

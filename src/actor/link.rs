@@ -3,18 +3,22 @@
 //! it, is in `circuit/replica.rs`; who keeps the link going, in `supervisor/joining.rs`.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn, ready};
+use std::hash::{BuildHasher, RandomState};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use actix::{Addr, WeakAddr, WeakRecipient};
-use futures_core::stream::BoxStream;
+use futures_core::future::BoxFuture;
+use futures_core::stream::Stream;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::BreakerActor;
-use crate::caught::quietly;
+use crate::caught::{Quiet, caught, quietly};
 use crate::circuit::Terms;
 use crate::clock::{Clock, Timestamp};
 use crate::config::BreakerConfig;
@@ -48,6 +52,8 @@ pub(crate) struct Link {
     manner: Manner,
     clock: Arc<dyn Clock>,
     process: u64,
+    /// How many breakers there were.
+    lives: AtomicU64,
     /// The shared time less that of the clock, in microseconds, and whether it was ever measured.
     ahead: AtomicI64,
     is_measured: AtomicBool,
@@ -76,7 +82,8 @@ impl Link {
             store,
             manner,
             clock,
-            process: fastrand::u64(..),
+            process: draw_process(),
+            lives: AtomicU64::new(0),
             ahead: AtomicI64::new(0),
             is_measured: AtomicBool::new(false),
             state: Mutex::new(State::New),
@@ -95,6 +102,7 @@ impl Link {
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             process: self.process,
+            life: self.lives.fetch_add(1, Ordering::Relaxed),
             min_reporters: self.manner.min_reporters,
             strict: self.manner.strict,
             ahead: self.ahead(),
@@ -122,20 +130,24 @@ impl Link {
         step: Step,
     ) -> impl Future<Output = Option<View>> + 'static + use<> {
         self.steps.fetch_add(1, Ordering::Relaxed);
-        let made = self.store.step(breaker, config, step);
+        let made = asked(|| self.store.step(breaker, config, step));
         let link = Arc::clone(self);
         async move {
-            match timeout(link.manner.timeout, made).await {
-                Ok(Ok(view)) => Some(view),
-                Ok(Err(error)) => {
+            match link.answer(made).await {
+                Ok(view) => Some(view),
+                Err(error) => {
                     link.lose(error);
                     None
                 }
-                Err(_) => {
-                    link.lose(link.too_slow());
-                    None
-                }
             }
+        }
+    }
+
+    /// What the store answers, if it does so while breakers wait for it.
+    async fn answer<T>(&self, answer: Asked<T>) -> Result<T, StoreError> {
+        match timeout(self.manner.timeout, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.too_slow()),
         }
     }
 
@@ -169,10 +181,7 @@ impl Link {
     /// Finds out whether the store is there, for at most as long as breakers wait for it.
     pub(crate) async fn contact(&self) -> Result<(), StoreError> {
         let before = self.clock.now();
-        let time = match timeout(self.manner.timeout, self.store.contact()).await {
-            Ok(time) => time?,
-            Err(_) => return Err(self.too_slow()),
-        };
+        let time = self.answer(asked(|| self.store.contact())).await?;
         // A clock that stands still in between is none to measure by more than once.
         if let Some(time) = time
             && (!self.is_measured.swap(true, Ordering::AcqRel) || self.clock.drives_timers())
@@ -219,7 +228,10 @@ impl Link {
 
     /// Waits until the store stops answering.
     pub(crate) async fn until_lost(&self) {
-        self.failed.notified().await;
+        // What is left of an earlier time tells nothing.
+        while !self.is_away() {
+            self.failed.notified().await;
+        }
     }
 
     #[cfg(feature = "metrics")]
@@ -235,8 +247,19 @@ impl Link {
         }
     }
 
-    pub(crate) fn changes(&self) -> BoxStream<'static, Change> {
-        self.store.changes()
+    /// What the store tells of changes; it ends where the store's code panics.
+    pub(crate) fn changes(&self) -> impl Stream<Item = Change> + Send + use<> {
+        let mut changes = Quiet::new(caught(|| self.store.changes()).ok());
+        futures_util::stream::poll_fn(move |cx| {
+            let Some(Some(told)) = changes.get_mut() else {
+                return Poll::Ready(None);
+            };
+            let change = caught(|| told.as_mut().poll_next(cx)).unwrap_or(Poll::Ready(None));
+            if let Poll::Ready(None) = change {
+                quietly(|| drop(changes.take()));
+            }
+            change
+        })
     }
 
     /// Passes on what the store tells.
@@ -322,6 +345,30 @@ impl Link {
     fn members(&self) -> MutexGuard<'_, HashMap<Arc<str>, WeakAddr<BreakerActor>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A number for a process. Not of the thread's random numbers, which a program may seed, and another alike.
+fn draw_process() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// An answer of the store, whose code is the user's: a panic of it is an error.
+type Asked<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Asks the store for something.
+fn asked<T: Send + 'static>(
+    ask: impl FnOnce() -> BoxFuture<'static, Result<T, StoreError>>,
+) -> Asked<T> {
+    let panicked = |cause: String| StoreError::Panicked(cause.into());
+    let mut answer = match caught(ask) {
+        Ok(answer) => Quiet::new(answer),
+        Err(cause) => return Box::pin(ready(Err(panicked(cause)))),
+    };
+    Box::pin(poll_fn(move |cx| match answer.get_mut() {
+        Some(answer) => caught(|| answer.as_mut().poll(cx))
+            .unwrap_or_else(|cause| Poll::Ready(Err(panicked(cause)))),
+        None => Poll::Pending,
+    }))
 }
 
 /// How far one instant is ahead of another, in microseconds.

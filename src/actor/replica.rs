@@ -13,10 +13,12 @@ use tokio::sync::oneshot;
 use super::BreakerActor;
 use super::link::Link;
 use super::outbox::Told;
+use crate::breaker::can_wake;
 use crate::caught::quietly;
 use crate::circuit::{Request, Ticket};
 use crate::clock::Timestamp;
-use crate::message::FromStore;
+use crate::gate::Held;
+use crate::message::{Collect, FromStore};
 use crate::store::View;
 
 /// What the actor has to do with the store.
@@ -149,9 +151,27 @@ impl BreakerActor {
             // In a task of its own, so that the answer also reaches an actor that was restarted meanwhile.
             actix::spawn(async move {
                 let view = view.await.map(Box::new);
-                breaker.do_send(FromStore::Answered { ticket, view });
+                let heard = breaker.send(FromStore::Answered { ticket, view }).await;
+                // A message that is lost in a restart (R29) must not be waited for without end.
+                if heard.is_err() {
+                    breaker.do_send(FromStore::Answered { ticket, view: None });
+                }
             });
         }
+    }
+
+    /// Has this actor told at once of a probe that is dropped, if others than its own callers wait for the slot.
+    pub(super) fn told_of(&self, probe: Held, ctx: &Context<Self>) -> Held {
+        if self.linked.is_none() {
+            return probe;
+        }
+        let breaker = self.role.address(ctx);
+        probe.telling(move || {
+            // A thread whose locals are being destroyed can wake nobody.
+            if can_wake() {
+                breaker.do_send(Collect);
+            }
+        })
     }
 
     /// Keeps a receipt back until the store has decided what the step asked for since `before`, if it has.

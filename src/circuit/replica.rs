@@ -32,7 +32,7 @@ use super::permit::SlotId;
 use super::record::Phase;
 use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Sharing, Step, View};
 use super::window::{self, Verdict};
-use super::{Cause, Circuit, CircuitState, Ending, Permit, Refused, Transition};
+use super::{Cause, Circuit, CircuitState, Ending, Permit, Refused, Transition, next_epoch};
 use crate::clock::Timestamp;
 use crate::outcome::Outcome;
 use crate::policy::TripPolicy;
@@ -41,6 +41,9 @@ pub(crate) use requests::{Request, Terms, Ticket};
 
 /// How many samples whose fate is unknown are kept, to be recorded again.
 const UNDELIVERED: usize = 100;
+
+/// How often leave is asked for, while the store shows that there is some and gives none.
+const LEAVE_TRIES: u32 = 3;
 
 /// How often an order is told again, when another change was faster.
 const ORDER_TRIES: u32 = 3;
@@ -67,6 +70,11 @@ pub(super) struct Replica {
     successes: u64,
     requests: Requests,
     undelivered: VecDeque<Step>,
+    /// An order that repeats the one that stands, and that the store was not told of: it has no version of its
+    /// own by which the store would be known to be behind.
+    untold: Option<Step>,
+    /// How many answers in a row gave no leave, though the record shows that there is some.
+    fruitless: u32,
     /// How the present state came about, by the process's own time.
     last: Option<Transition>,
 }
@@ -86,6 +94,8 @@ enum Leave {
     Probe(SlotId),
     /// To make one call while closed; asked for where the store is asked first.
     Pass,
+    /// None: to be told so.
+    None,
 }
 
 /// Where a view of the record comes from.
@@ -103,7 +113,7 @@ impl Replica {
     /// The least epoch of a change at `now`.
     pub(super) fn epoch_floor(&self, now: Timestamp) -> u64 {
         let now = moved(now, self.ahead).as_micros();
-        now.max(self.version.saturating_add(1))
+        now.max(next_epoch(self.version))
     }
 
     fn is_joined(&self) -> bool {
@@ -130,7 +140,7 @@ impl Replica {
                 self.version = version;
             }
             _ if self.alone => self.alone = to != CircuitState::Closed,
-            Cause::Expired => self.version = self.version.saturating_add(1),
+            Cause::Expired => self.version = next_epoch(self.version),
             _ => self.version = version,
         }
         self.begin_anew();
@@ -148,6 +158,8 @@ impl Replica {
         self.remembers = false;
         self.leaves.clear();
         self.successes = 0;
+        self.untold = None;
+        self.fruitless = 0;
     }
 }
 
@@ -165,15 +177,18 @@ fn moved(at: Timestamp, ahead: i64) -> Timestamp {
 // What the shell calls.
 impl Circuit {
     /// Makes it the replica of a record, apart from the store at first. Its epochs follow the shared time as
-    /// far as that is known.
-    pub(crate) fn sharing(mut self, terms: Terms) -> Self {
-        self.record.epoch =
-            moved(Timestamp::from_micros(self.record.epoch), terms.ahead).as_micros();
-        // What was written down by another life is news to the store.
+    /// far as that is known. What was `written` down by another life has the epoch of then: what others did
+    /// since is newer.
+    pub(crate) fn sharing(mut self, terms: Terms, written: Option<u64>) -> Self {
+        let epoch = moved(Timestamp::from_micros(self.record.epoch), terms.ahead).as_micros();
+        self.record.epoch = epoch.max(written.map_or(0, next_epoch));
+        self.next_slot = terms.first();
         let version = match self.record.phase {
             Phase::Closed(_) => 0,
-            _ => self.record.epoch,
+            _ => written.unwrap_or(self.record.epoch),
         };
+        // Whether it tripped for itself was not written down.
+        let alone = terms.min_reporters > 1 && matches!(self.record.phase, Phase::Open { .. });
         self.sharing = super::Sharing::as_replica(Replica {
             terms,
             standing: Standing::Unmet,
@@ -182,12 +197,14 @@ impl Circuit {
             revision: 0,
             learned: 0,
             remembers: false,
-            alone: false,
+            alone,
             leaves: Vec::new(),
             foreign: Vec::new(),
             successes: 0,
-            requests: Requests::default(),
+            requests: Requests::after(terms.first()),
             undelivered: VecDeque::new(),
+            untold: None,
+            fruitless: 0,
             last: None,
         });
         self
@@ -206,8 +223,8 @@ impl Circuit {
             }
             replica.standing = Standing::Joined;
             replica.ahead = ahead;
-            self.request(Action::Look, Pending::Look, now);
         }
+        self.refresh(now);
     }
 
     /// The store does not answer: decides what it was asked, and everything from now on.
@@ -413,6 +430,7 @@ impl Circuit {
                     }));
                 }
                 (Leave::Pass, Phase::Closed(_) | Phase::Ramping { .. }) => return Ok(None),
+                (Leave::None, _) => return Err(self.no_probe_yet(now)),
                 _ => {}
             }
         }
@@ -521,7 +539,7 @@ impl Circuit {
 
     /// Tells the store of an order that was carried out here; `known` is the version it was given under.
     pub(super) fn tell_order(&mut self, action: Action, known: u64, now: Timestamp) {
-        let Some(replica) = self.sharing.replica().filter(|replica| replica.is_joined()) else {
+        let Some(replica) = self.sharing.replica() else {
             return;
         };
         let step = Step::new(
@@ -532,7 +550,11 @@ impl Circuit {
         )
         .min_reporters(replica.terms.min_reporters);
         if let Some(replica) = self.sharing.replica_mut() {
-            replica.requests.push(step, Pending::Order { tries: 1 });
+            if replica.is_joined() {
+                replica.requests.push(step, Pending::Order { tries: 1 });
+            } else {
+                replica.keep_untold(step);
+            }
         }
     }
 
@@ -570,12 +592,14 @@ impl Circuit {
                 self.take_over(view, source, now);
                 return;
             }
+            // It does not keep what it is offered, or something changed here since: the next look tells.
+            Pending::Offer if is_behind => return,
             _ => {}
         }
         self.take_over(view, source, now);
         match *pending {
             Pending::Look => self.record_again(),
-            Pending::Leave(slot) if view.answer == Answer::Done => self.take_leave(slot, now),
+            Pending::Leave(slot) => self.take_leave(slot, view.answer, now),
             Pending::Sample { sample, epoch }
                 if view.answer == Answer::Done && epoch == self.record.epoch =>
             {
@@ -589,7 +613,6 @@ impl Circuit {
             }
             Pending::Sample { .. }
             | Pending::Probe { .. }
-            | Pending::Leave(_)
             | Pending::Order { .. }
             | Pending::Offer
             | Pending::Trip { .. }
@@ -640,14 +663,30 @@ impl Circuit {
         self.act_on(verdict, now);
     }
 
-    /// Keeps a leave that the store gave, if the record still shows it.
-    fn take_leave(&mut self, slot: SlotId, now: Timestamp) {
+    /// Keeps a leave that the store gave, if the record still shows it. Where it shows again and again that there
+    /// is leave to be had, and gives none, whoever waits is told so.
+    fn take_leave(&mut self, slot: SlotId, answer: Answer, now: Timestamp) {
+        let is_closed = self.record.phase.memory().is_some();
         let leave = match &self.record.phase {
-            Phase::HalfOpen { round, .. } if round.holds(slot, now) => Leave::Probe(slot),
-            Phase::Closed(_) | Phase::Ramping { .. } => Leave::Pass,
-            _ => return,
+            _ if answer != Answer::Done => None,
+            Phase::HalfOpen { round, .. } if round.holds(slot, now) => Some(Leave::Probe(slot)),
+            _ if is_closed => Some(Leave::Pass),
+            _ => None,
         };
-        if let Some(replica) = self.sharing.replica_mut() {
+        let is_fruitless = leave.is_none() && self.needs_leave(now);
+        let Some(replica) = self.sharing.replica_mut() else {
+            return;
+        };
+        if is_fruitless {
+            replica.fruitless = replica.fruitless.saturating_add(1);
+        } else {
+            replica.fruitless = 0;
+        }
+        if let Some(leave) = leave {
+            replica.leaves.push(leave);
+        } else if replica.fruitless >= LEAVE_TRIES {
+            replica.fruitless = 0;
+            let leave = if is_closed { Leave::Pass } else { Leave::None };
             replica.leaves.push(leave);
         }
     }
@@ -667,9 +706,13 @@ impl Circuit {
         }
     }
 
-    /// Records again what may not have been recorded, if the state is the same as then.
+    /// Records again what may not have been recorded, if the state is the same as then, and tells the order that
+    /// was not told.
     fn record_again(&mut self) {
         if let Some(replica) = self.sharing.replica_mut() {
+            if let Some(step) = replica.untold.take() {
+                replica.requests.push(step, Pending::Order { tries: 1 });
+            }
             for step in std::mem::take(&mut replica.undelivered) {
                 if step.version == replica.version {
                     replica.requests.push(step, Pending::Beat);
@@ -680,11 +723,15 @@ impl Circuit {
 
     /// Decides what the store was asked and did not answer.
     fn decide_alone(&mut self, step: Step, pending: &Pending, now: Timestamp) {
-        if let (Pending::Sample { .. }, Some(replica)) = (pending, self.sharing.replica_mut()) {
-            replica.undelivered.push_back(step);
-            while replica.undelivered.len() > UNDELIVERED {
-                replica.undelivered.pop_front();
+        match (pending, self.sharing.replica_mut()) {
+            (Pending::Sample { .. }, Some(replica)) => {
+                replica.undelivered.push_back(step);
+                while replica.undelivered.len() > UNDELIVERED {
+                    replica.undelivered.pop_front();
+                }
             }
+            (Pending::Order { .. }, Some(replica)) => replica.keep_untold(step),
+            _ => {}
         }
         self.decide_alone_once(pending, now);
     }
@@ -749,6 +796,14 @@ impl Circuit {
 }
 
 impl Replica {
+    /// Keeps an order until the store can be told, if it only repeats the one that stands. Others change the state:
+    /// the store is found to be behind them.
+    fn keep_untold(&mut self, step: Step) {
+        if matches!(step.action, Action::Force { .. }) && step.version == self.version {
+            self.untold = Some(step);
+        }
+    }
+
     /// A name for the next sample.
     fn name_sample(&mut self) -> CallId {
         self.terms.call(self.requests.number())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::sync::{AtomicU32, Ordering};
 use super::{End, Gate};
+use crate::caught::quietly;
 use crate::circuit::{Ending, Permit};
 use crate::clock::Timestamp;
 use crate::hold::Place;
@@ -128,6 +129,8 @@ pub(crate) struct Held {
     gate: Arc<Gate>,
     permit: Option<Permit>,
     probe: bool,
+    /// Tells who has to know at once that it was dropped.
+    tell: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Held {
@@ -139,7 +142,14 @@ impl Held {
             gate,
             permit: Some(permit),
             probe,
+            tell: None,
         }
+    }
+
+    /// Has somebody told when it is dropped unsettled: others than this breaker's callers wait for its slot.
+    pub(crate) fn telling(mut self, tell: impl FnOnce() + Send + 'static) -> Self {
+        self.tell = Some(Box::new(tell));
+        self
     }
 
     /// When the probe was admitted.
@@ -158,6 +168,9 @@ impl Drop for Held {
         if let Some(permit) = self.permit.take() {
             self.gate
                 .leave(|letters| letters.end(permit, end_of_drop()));
+            if let Some(tell) = self.tell.take() {
+                quietly(tell);
+            }
         }
         self.gate.held().fetch_sub(1, Ordering::AcqRel);
         self.gate.meter().let_go(self.probe);

@@ -1,14 +1,17 @@
 //! Keeps the link to the store going: finds out whether it is there, again and again, and passes on what it
 //! tells. It ends with the last breaker and the last owner.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix::ArbiterHandle;
+use futures_core::stream::Stream;
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
 use crate::actor::Link;
+use crate::store::Change;
 
 /// How long a store that is away is left alone, at first and at most.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -17,6 +20,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// Starts what keeps the link going. On an arbiter that has stopped nothing starts, and no breaker does.
 pub(super) fn start(link: &Arc<Link>, arbiter: &ArbiterHandle) {
     let weak = Arc::downgrade(link);
+    // Before anybody looks at a record, so that no change is missed in between.
     let changes = link.changes();
     let poll = link.manner().poll;
     arbiter.spawn(async move {
@@ -26,10 +30,19 @@ pub(super) fn start(link: &Arc<Link>, arbiter: &ArbiterHandle) {
 }
 
 /// Passes on what the store tells, as long as anybody shares.
-async fn listen(
-    link: Weak<Link>,
-    mut changes: futures_core::stream::BoxStream<'static, crate::store::Change>,
-) {
+async fn listen(link: Weak<Link>, changes: impl Stream<Item = Change>) {
+    listen_once(&link, changes).await;
+    while link.strong_count() > 0 {
+        sleep(LONGEST_RETRY).await;
+        let Some(changes) = link.upgrade().map(|link| link.changes()) else {
+            return;
+        };
+        listen_once(&link, changes).await;
+    }
+}
+
+async fn listen_once(link: &Weak<Link>, changes: impl Stream<Item = Change>) {
+    let mut changes = pin!(changes);
     loop {
         // Looked at now and then, since a store may be silent for long.
         match timeout(LONGEST_RETRY, changes.next()).await {
@@ -37,6 +50,8 @@ async fn listen(
             Ok(Some(change)) => {
                 let Some(link) = link.upgrade() else { return };
                 link.pass_on(change).await;
+                // However much there is to tell: those who are told have their turn first.
+                tokio::task::yield_now().await;
             }
             Err(_) => {
                 if link.strong_count() == 0 {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Waiting;
+use super::view::FOREIGN;
 use crate::circuit::Ending;
 use crate::circuit::permit::SlotId;
 use crate::circuit::shared::{CallId, Sample, Step};
@@ -15,6 +16,8 @@ pub(crate) type Ticket = u64;
 pub(crate) struct Terms {
     /// A number that no other process has.
     pub(crate) process: u64,
+    /// A number that no other circuit of the process has: names are not used again by one that is made anew.
+    pub(crate) life: u64,
     /// How many processes must report failures before the shared record trips.
     pub(crate) min_reporters: u32,
     /// Whether the store is asked before every call.
@@ -23,7 +26,15 @@ pub(crate) struct Terms {
     pub(crate) ahead: i64,
 }
 
+/// How many names a circuit gives out before those of the next begin.
+const NAMES_OF_A_LIFE: u32 = 40;
+
 impl Terms {
+    /// The number of the circuit's first name, in the range of its slots.
+    pub(super) fn first(&self) -> u64 {
+        (self.life << NAMES_OF_A_LIFE) & !FOREIGN
+    }
+
     pub(super) fn call(&self, number: u64) -> CallId {
         CallId {
             process: self.process,
@@ -74,6 +85,14 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// None yet; names begin after that number.
+    pub(super) fn after(first: u64) -> Self {
+        Self {
+            numbers: first,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn push(&mut self, step: Step, pending: Pending) {
         let ticket = self.newest.saturating_add(1);
         self.newest = ticket;

@@ -71,12 +71,13 @@ impl Fleet {
                 let source = Arc::new(move || drawn);
                 let terms = Terms {
                     process: u64::try_from(process).unwrap(),
+                    life: 0,
                     min_reporters: weather.min_reporters,
                     strict: weather.strict,
                     ahead,
                 };
                 Process {
-                    circuit: Circuit::with_random(config.clone(), source, now).sharing(terms),
+                    circuit: Circuit::with_random(config.clone(), source, now).sharing(terms, None),
                     ahead,
                     joined: false,
                     out: VecDeque::new(),

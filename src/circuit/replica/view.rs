@@ -1,6 +1,7 @@
 //! How a replica takes over what the store shows, and shows what it remembers itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Pending, Source, moved};
 use crate::circuit::order::Order;
@@ -9,11 +10,11 @@ use crate::circuit::probe::Round;
 use crate::circuit::record::Phase;
 use crate::circuit::shared::{Action, CallId, SharedPhase, SharedProbe, SharedRecord, View};
 use crate::circuit::window::Memory;
-use crate::circuit::{Cause, Circuit, CircuitState, Transition, next_epoch};
+use crate::circuit::{Cause, Circuit, CircuitState, Lifetime, Transition, next_epoch};
 use crate::clock::Timestamp;
 
 /// Marks the slots of other processes: no slot of one's own has so high a number.
-const FOREIGN: SlotId = 1 << 63;
+pub(super) const FOREIGN: SlotId = 1 << 63;
 
 impl Circuit {
     /// Takes over what the store shows, if it is newer than what is known here; if it is older, offers what
@@ -52,14 +53,17 @@ impl Circuit {
         }
         replica.learn(record.revision);
         replica.remembers = remembers(record);
-        if !replica.alone {
+        // What the store shows of an order may be what a repetition is about to replace.
+        let is_repeated = replica.untold.is_some()
+            || (replica.requests).is_under_way(|pending| matches!(pending, Pending::Order { .. }));
+        if !replica.alone && !is_repeated {
             self.keep_up(record, now);
         }
     }
 
     /// Offers the store what is remembered here, unless that is under way.
     fn offer(&mut self, now: Timestamp) {
-        let record = self.shared_record();
+        let record = self.shared_record(now);
         let Some(replica) = self.sharing.replica().filter(|replica| replica.is_joined()) else {
             return;
         };
@@ -80,8 +84,13 @@ impl Circuit {
             .filter(|made| made.epoch > known)
             .cloned()
             .collect();
-        let fits = told.first().is_some_and(|first| first.from == from)
-            && told.last().is_some_and(|last| last.to == to);
+        let mut at = from;
+        let fits = told.iter().all(|made| {
+            let goes_on = made.from == at && made.to != at;
+            at = made.to;
+            goes_on
+        }) && !told.is_empty()
+            && at == to;
         if !fits {
             told.clear();
             if from != to {
@@ -189,8 +198,11 @@ impl Circuit {
     }
 
     /// What is remembered here, by the shared time. Samples are not part of it.
-    fn shared_record(&self) -> SharedRecord {
+    fn shared_record(&self, now: Timestamp) -> SharedRecord {
         let replica = self.sharing.replica();
+        // A break that was over so long ago that the store would forget it at once is over now (R31).
+        let is_forgotten = self.lifetime(now) == Lifetime::For(Duration::ZERO);
+        let least = if is_forgotten { now } else { Timestamp::ZERO };
         let name = |slot: SlotId| -> Option<CallId> {
             let replica = replica?;
             match slot.checked_sub(FOREIGN) {
@@ -207,13 +219,15 @@ impl Circuit {
             version: self.shared_version(),
             revision: 0,
             attempt: self.record.attempt,
-            newest: self.record.newest,
+            newest: self.record.newest.max(least),
             phase: match &self.record.phase {
                 Phase::Closed(_) => closed(None),
                 Phase::Ramping { since, .. } => closed(Some(*since)),
-                Phase::Open { until } => SharedPhase::Open { until: *until },
+                Phase::Open { until } => SharedPhase::Open {
+                    until: (*until).max(least),
+                },
                 Phase::HalfOpen { due, round } => SharedPhase::HalfOpen {
-                    due: *due,
+                    due: (*due).max(least),
                     probes: round
                         .slots()
                         .filter_map(|(slot, end)| Some(SharedProbe::new(name(slot)?, end)))
@@ -258,11 +272,16 @@ fn remembers(record: &SharedRecord) -> bool {
 }
 
 impl View {
-    /// The same by a clock that is so many microseconds ahead.
+    /// The same by a clock that is so many microseconds ahead. Numbers that no store gives out become the
+    /// highest there are.
     pub(super) fn moved(mut self, ahead: i64) -> Self {
+        let most = Timestamp::MAX.as_micros();
         self.record = self.record.moved(ahead);
+        self.record.version = self.record.version.min(most);
+        self.record.revision = self.record.revision.min(most);
         for made in &mut self.transitions {
             move_transition(made, ahead);
+            made.epoch = made.epoch.min(most);
         }
         self
     }
