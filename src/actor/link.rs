@@ -234,7 +234,6 @@ impl Link {
         }
     }
 
-    #[cfg(feature = "metrics")]
     pub(crate) fn is_away(&self) -> bool {
         matches!(*self.state(), State::Away(..))
     }
