@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for CallId {
 }
 
 /// One step on a shared record, with all it depends on: a store reads no clock and draws no number.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Step {
     /// Who asks: the number that its process drew when it started.
@@ -126,7 +126,7 @@ impl Step {
 }
 
 /// What is to be done with a shared record.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Action {
@@ -351,7 +351,7 @@ impl SharedPhase {
 mod whole_micros {
     use std::time::Duration;
 
-    use serde::Serializer;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     use crate::clock::micros;
 
@@ -362,10 +362,16 @@ mod whole_micros {
         serializer.serialize_u64(micros(*span))
     }
 
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_micros)
+    }
+
     pub(super) mod option {
         use std::time::Duration;
 
-        use serde::Serializer;
+        use serde::{Deserialize, Deserializer, Serializer};
 
         use crate::clock::micros;
 
@@ -381,6 +387,12 @@ mod whole_micros {
                 Some(span) => serializer.serialize_some(&micros(*span)),
                 None => serializer.serialize_none(),
             }
+        }
+
+        pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            Option::<u64>::deserialize(deserializer).map(|span| span.map(Duration::from_micros))
         }
     }
 }

@@ -41,6 +41,7 @@ macro_rules! tell_all_with {
             what_was_recorded_and_not_answered_counts_once,
             a_failure_while_the_store_is_away_is_recorded_later,
             a_lost_record_is_given_back,
+            an_order_that_was_lifted_stays_lifted,
             a_trip_wants_as_many_reporters_as_are_set,
             rates_are_of_the_whole_fleet,
             a_custom_rule_sees_the_failures_of_all,
@@ -364,6 +365,31 @@ pub(crate) async fn a_lost_record_is_given_back(store: FaultyStore) {
     probe.await.unwrap().unwrap_err();
     fleet.settle().await;
     assert_eq!(fleet.states(), [CircuitState::Open; 2]);
+}
+
+// The newest change wins, also where it closed and the store has lost everything.
+pub(crate) async fn an_order_that_was_lifted_stays_lifted(store: FaultyStore) {
+    let fleet = Fleet::share(store, 2, count(1)).await;
+    let (a, b) = (fleet.process(0), fleet.process(1));
+    a.breaker
+        .force_open(order("maintenance"))
+        .await
+        .unwrap()
+        .unwrap();
+    fleet.settle().await;
+    assert_eq!(b.state(), CircuitState::ForcedOpen);
+    fleet.store.hang();
+    fleet.pass(Duration::from_secs(1));
+    b.breaker.release().await.unwrap();
+    // Both find out that it is away.
+    b.fails().await;
+    assert_eq!(b.state(), CircuitState::Open);
+    b.breaker.reset().await.unwrap();
+    fleet.store.forget(NAME);
+    fleet.store.recover();
+    wait_until(|| fleet.states() == [CircuitState::Closed; 2]).await;
+    fleet.settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
 }
 
 // Case 158: one sick machine does not open it for all.

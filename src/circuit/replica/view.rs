@@ -28,7 +28,10 @@ impl Circuit {
         };
         let is_truth = source == Source::Answer;
         if record.version < replica.version {
-            if replica.alone || record.version == 0 && is_closed {
+            // For so long a store remembers that a record was closed: one that does not has lost it.
+            let known_for = Timestamp::from_micros(replica.version) + self.config.margin();
+            let is_over = known_for <= moved(now, replica.ahead);
+            if replica.alone || record.version == 0 && is_closed && is_over {
                 // That the record was closed once is all that was forgotten.
                 if is_truth {
                     replica.version = record.version;
