@@ -201,7 +201,7 @@ async fn alone(fleet: &mut Fleet, redis: &mut RedisServer) -> Result<Facts, Box<
     fleet.pass(Duration::from_millis(500)).await;
     let (unharmed, harmed) = since_closed(fleet);
     let what = format!(
-        "{} calls meanwhile, {harmed} of them not well",
+        "{} calls meanwhile, {harmed} of them failed or rejected",
         unharmed + harmed
     );
     fleet.say("fleet", what);

@@ -1,7 +1,8 @@
-//! Where breakers of several processes share what they remember: the trait, and what is said through it.
-//! What a step on a shared record does is decided in [`circuit`](crate::circuit); how breakers live with a
-//! store that is slow or away, in `circuit/replica.rs`, `actor/replica.rs` and `supervisor/joining.rs`.
+//! Where breakers of several processes share what they remember.
 #![doc = include_str!("store/sharing.md")]
+
+// What a step on a shared record does is decided in `circuit/stored.rs`; how breakers live with a store that is slow
+// or away, in `circuit/replica.rs`, `actor/replica.rs` and `supervisor/joining.rs`.
 
 mod memory;
 #[cfg(feature = "redis")]

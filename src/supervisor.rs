@@ -220,7 +220,7 @@ impl BreakersBuilder {
     }
 
     /// Sets how long a breaker waits for the store before it goes on alone. Default: 50 ms; at most 90 ms,
-    /// which keeps it below the 100 ms that a failing caller waits for its breaker (R21).
+    /// which keeps it below the 100 ms that a failing caller waits for its breaker (R21); more counts as 90 ms.
     ///
     /// It is waited for by callers whose call failed, and by those who would be probes.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {

@@ -58,8 +58,10 @@ const CONTACT_TTL: Duration = Duration::from_secs(1);
 /// | `{prefix:name}:f` | sorted set | the failed and slow calls of a closed window, by name |
 /// | `{prefix:name}:p` | sorted set | the probes of a half-open round, scored by the ends of their leases |
 ///
-/// Each has a lifetime that is derived from the settings (R31) and set by the step that writes it; only an
-/// operator's order without an end has none. A closed breaker that remembers nothing has no key. What is in
+/// Each has a lifetime, set by the step that writes it: a minute, and twice the longest break, window or lease,
+/// whichever is longest (a window that time does not empty counts as an hour); by default two minutes. It counts
+/// from the newest failure, the end of the break or that of the last lease (R31). Only an operator's order without
+/// an end has none. A closed breaker that remembers nothing has no key once its last change is so long ago. What is in
 /// their place and cannot be read counts as no record, is told in [`View::corrupt`], and is replaced by the
 /// first step that writes. `{prefix}:contact` is there for a second after a [`contact`](Store::contact).
 /// Changes are published on the channel `prefix:changes`.
@@ -73,11 +75,10 @@ const CONTACT_TTL: Duration = Duration::from_secs(1);
 /// A user of its own needs no more than this, with the prefix in the pattern of keys and the channel:
 ///
 /// ```text
-/// ACL SETUSER breakers on >secret ~{circuit-breaker* &circuit-breaker:changes -@all
-///   +eval +evalsha +type +hmget +hset +hdel +del +zadd +zscore +zcard +zcount +zrange +zrangebyscore
-///   +zremrangebyrank +zremrangebyscore +pexpire +persist +publish +set +time +subscribe +ping
+/// ACL SETUSER breakers on >secret ~{circuit-breaker* &circuit-breaker:changes -@all +eval +evalsha +type +hmget +hset +hdel +del +zadd +zscore +zcard +zcount +zrange +zrangebyscore +zremrangebyrank +zremrangebyscore +pexpire +persist +publish +set +time +subscribe +ping
 /// ```
 ///
+/// In a shell, quote `>secret`, `~{circuit-breaker*` and `&circuit-breaker:changes`.
 /// In a Cluster also `+cluster`; with a database in the address `+select`.
 ///
 /// A server that is full (`noeviction`) refuses steps that write, and nothing is changed. One that evicts
@@ -138,8 +139,9 @@ impl fmt::Debug for RedisStore {
 impl RedisStore {
     /// Connects to one server: `redis://[user[:password]@]host[:port][/database]`.
     ///
-    /// A server that is away is no error: the store answers errors until it is there. This waits for the
-    /// first attempt to connect, a second at most.
+    /// A server that is away is no error, nor is one that knows another password or database: the store answers
+    /// errors until it is there. This waits for the first attempt to connect, a second at most. To fail at the
+    /// start instead, ask once: `store.contact().await?`, of the trait [`Store`].
     ///
     /// # Errors
     ///
@@ -354,7 +356,13 @@ impl RedisStoreBuilder {
             let client = Client::open(url.as_str()).map_err(|error| {
                 // The client says no more than what is wrong, and never what was given.
                 let wrong = error.to_string();
-                let range = format!("redis://[user[:password]@]host[:port][/database] ({wrong})");
+                let tls = if wrong.contains("TLS") {
+                    "; switch on one of its `tls` features in the crate `redis`"
+                } else {
+                    ""
+                };
+                let form = "redis[s]://[user[:password]@]host[:port][/database]";
+                let range = format!("{form} ({wrong}{tls})");
                 ConfigError::new("url", shown(url), range)
             })?;
             listening.push(client);

@@ -54,6 +54,9 @@ fn escaped(text: &str, also: &[char]) -> String {
 
 /// A server's address as it may be shown: without user, password and options, also if it is no address.
 pub(super) fn shown(url: &str) -> String {
+    if url.is_empty() {
+        return "\"\"".to_owned();
+    }
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
