@@ -15,7 +15,7 @@ use actix::{Addr, WeakAddr, WeakRecipient};
 use futures_core::future::BoxFuture;
 use futures_core::stream::Stream;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::BreakerActor;
 use crate::caught::{Quiet, caught, quietly};
@@ -29,6 +29,10 @@ use crate::store::{Change, Step, Store, StoreError, View};
 
 /// How the time of the store has to differ from what was measured before, to be measured anew.
 const TOLERANCE: u64 = 5_000;
+
+/// How many breakers look at their records at once, and in how many groups all of them do at most.
+const AT_ONCE: usize = 16;
+const MOST_GROUPS: usize = 500;
 
 /// How breakers share their records.
 #[derive(Debug, Clone, Copy)]
@@ -190,11 +194,15 @@ impl Link {
         Ok(())
     }
 
-    /// The store is there: every breaker joins, or looks at its record again.
-    pub(crate) fn join(&self) {
+    /// The store is there: every breaker joins, or looks at its record again. Many do so one after another, so
+    /// that they do not have each other take the store for gone. Tells how long that took.
+    pub(crate) async fn join(&self) -> Duration {
         let before = std::mem::replace(&mut *self.state(), State::Joined);
-        let ahead = self.ahead();
-        self.tell_all(|| FromStore::Joined { ahead });
+        let members: Vec<_> = self.members().values().cloned().collect();
+        let at_once = AT_ONCE.max(members.len().div_ceil(MOST_GROUPS));
+        let mut groups = members.chunks(at_once);
+        let pause = (self.manner.poll / 2) / u32::try_from(groups.len()).unwrap_or(1).max(1);
+        self.have_join(groups.next().unwrap_or_default());
         if let State::Away(since, _) = before {
             let away = self.clock.now().since(since);
             report::store_recovered(away);
@@ -202,6 +210,23 @@ impl Link {
                 at: self.clock.now(),
                 away,
             });
+        }
+        let mut took = Duration::ZERO;
+        for group in groups {
+            sleep(pause).await;
+            took = took.saturating_add(pause);
+            if self.is_away() {
+                break;
+            }
+            self.have_join(group);
+        }
+        took
+    }
+
+    fn have_join(&self, members: &[WeakAddr<BreakerActor>]) {
+        let ahead = self.ahead();
+        for member in members.iter().filter_map(WeakAddr::upgrade) {
+            member.do_send(FromStore::Joined { ahead });
         }
     }
 
@@ -333,7 +358,9 @@ fn draw_process() -> u64 {
 type Asked<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// Asks the store for something.
-fn asked<T: Send + 'static>(ask: impl FnOnce() -> BoxFuture<'static, Result<T, StoreError>>) -> Asked<T> {
+fn asked<T: Send + 'static>(
+    ask: impl FnOnce() -> BoxFuture<'static, Result<T, StoreError>>,
+) -> Asked<T> {
     let panicked = |cause: String| StoreError::Panicked(cause.into());
     let mut answer = match caught(ask) {
         Ok(answer) => Quiet::new(answer),

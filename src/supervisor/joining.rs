@@ -69,9 +69,9 @@ async fn keep(link: Weak<Link>, poll: Duration) {
         let Some(strong) = link.upgrade() else { return };
         let is_lost = match strong.contact().await {
             Ok(()) => {
-                strong.join();
+                let took = strong.join().await;
                 drop(strong);
-                rest(&link, poll).await
+                rest(&link, poll.saturating_sub(took)).await
             }
             Err(error) => {
                 strong.lose(error);
