@@ -701,7 +701,7 @@ impl Circuit {
     /// Decides what the store was asked and did not answer.
     fn decide_alone(&mut self, step: Step, pending: &Pending, now: Timestamp) {
         match (pending, self.sharing.replica_mut()) {
-            (Pending::Sample { .. }, Some(replica)) => {
+            (Pending::Sample { .. } | Pending::Beat, Some(replica)) if step.names_sample() => {
                 replica.undelivered.push_back(step);
                 while replica.undelivered.len() > UNDELIVERED {
                     replica.undelivered.pop_front();
