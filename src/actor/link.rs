@@ -61,6 +61,8 @@ pub(crate) struct Link {
     subscribers: Mutex<Vec<WeakRecipient<StoreEvent>>>,
     /// Told when the store stops answering.
     failed: Notify,
+    /// Told when changes were missed, and more breakers have to look than should at once.
+    missed: Notify,
     /// How many steps were asked for.
     steps: AtomicU64,
 }
@@ -88,6 +90,7 @@ impl Link {
             members: Mutex::default(),
             subscribers: Mutex::default(),
             failed: Notify::new(),
+            missed: Notify::new(),
             steps: AtomicU64::new(0),
         }
     }
@@ -254,6 +257,11 @@ impl Link {
         }
     }
 
+    /// Waits until breakers have to look at their records before it is time.
+    pub(crate) async fn until_missed(&self) {
+        self.missed.notified().await;
+    }
+
     pub(crate) fn is_away(&self) -> bool {
         matches!(*self.state(), State::Away(..))
     }
@@ -292,7 +300,11 @@ impl Link {
                     member.do_send(FromStore::Heard(Box::new(view)));
                 }
             }
-            Change::Missed => self.tell_all(|| FromStore::Refresh),
+            Change::Missed if self.members().len() <= AT_ONCE => {
+                self.tell_all(|| FromStore::Refresh);
+            }
+            // As many as that look one group after another.
+            Change::Missed => self.missed.notify_one(),
         }
     }
 
@@ -307,6 +319,7 @@ impl Link {
             .subscribers
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        remove_dead(&mut subscribers);
         subscribers.push(subscriber);
     }
 
@@ -316,8 +329,7 @@ impl Link {
                 .subscribers
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            subscribers
-                .retain(|subscriber| subscriber.upgrade().is_some_and(|one| one.connected()));
+            remove_dead(&mut subscribers);
             subscribers
                 .iter()
                 .filter_map(WeakRecipient::upgrade)
@@ -347,6 +359,10 @@ impl Link {
     fn members(&self) -> MutexGuard<'_, HashMap<Arc<str>, WeakAddr<BreakerActor>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn remove_dead(subscribers: &mut Vec<WeakRecipient<StoreEvent>>) {
+    subscribers.retain(|subscriber| subscriber.upgrade().is_some_and(|one| one.connected()));
 }
 
 /// A number for a process. Not of the thread's random numbers, which a program may seed, and another alike.

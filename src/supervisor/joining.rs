@@ -8,6 +8,7 @@ use std::time::Duration;
 use actix::ArbiterHandle;
 use futures_core::stream::Stream;
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use tokio::time::{sleep, timeout};
 
 use crate::actor::Link;
@@ -97,10 +98,14 @@ async fn rest(link: &Weak<Link>, wait: Duration) -> bool {
         };
         let slice = left.min(LONGEST_RETRY);
         // An owner that is gone is not kept for longer than this.
-        if timeout(slice, strong.until_lost()).await.is_ok() {
-            return true;
+        let lost = pin!(strong.until_lost());
+        let missed = pin!(strong.until_missed());
+        match timeout(slice, select(lost, missed)).await {
+            Ok(Either::Left(_)) => return true,
+            // However often something is missed.
+            Ok(Either::Right(_)) => left = left.min(FIRST_RETRY),
+            Err(_) => left = left.saturating_sub(slice),
         }
-        left = left.saturating_sub(slice);
     }
     false
 }
