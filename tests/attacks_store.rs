@@ -23,8 +23,8 @@ use actix_circuit_breaker::store::{
     View,
 };
 use actix_circuit_breaker::{
-    BreakerConfig, BreakerConfigBuilder, Breakers, CallError, CircuitState, Clock, MemoryStore,
-    Reason, Store, StoreError, StoreEvent, SystemClock, Timestamp,
+    BreakerConfig, BreakerConfigBuilder, Breakers, CallError, CircuitState, Clock, Hold,
+    MemoryStore, Reason, Store, StoreError, StoreEvent, SystemClock, Timestamp,
 };
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -944,4 +944,129 @@ fn the_store_in_memory_makes_every_step() {
             }
         }
     }
+}
+
+// Many that missed something look one group after another as well.
+#[actix::test]
+async fn thousands_of_breakers_that_missed_something_do_not_look_all_at_once() {
+    stop_time();
+    let odd = Odd::default().on_changes(|told| {
+        let missed = stream::unfold((), |()| async {
+            tokio::time::sleep(7 * SECOND).await;
+            Some((Change::Missed, ()))
+        });
+        stream::select(told, missed).boxed()
+    });
+    let breakers = Breakers::builder()
+        .max_breakers(1_000)
+        .store(odd.clone())
+        .start();
+    let mut all = Vec::new();
+    for index in 0..1_000 {
+        let config = count(1).build().unwrap();
+        all.push(
+            breakers
+                .create(&format!("breaker {index}"), config)
+                .unwrap(),
+        );
+    }
+    settle().await;
+    throttle(&odd, Duration::from_millis(1));
+    let watch = Arc::new(AtomicU64::new(0));
+    let watcher = Losses(Arc::clone(&watch)).start();
+    breakers.subscribe_store(watcher.downgrade().recipient());
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(watch.load(Ordering::SeqCst), 0, "the store was there");
+}
+
+/// How somebody asks for leave.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Call,
+    Acquire,
+    Ask,
+    Hold,
+}
+
+struct Target;
+
+impl Actor for Target {
+    type Context = Context<Self>;
+}
+
+#[derive(Message)]
+#[rtype(result = "Result<(), &'static str>")]
+struct Job;
+
+impl Handler<Job> for Target {
+    type Result = Result<(), &'static str>;
+
+    fn handle(&mut self, _: Job, _: &mut Context<Self>) -> Self::Result {
+        Ok(())
+    }
+}
+
+// R10: whenever a caller goes away, before, while and after the store is asked: the slot is free for the others.
+#[actix::test]
+async fn no_slot_is_lost_whenever_a_caller_goes_away() {
+    stop_time();
+    for kind in [Kind::Call, Kind::Acquire, Kind::Ask, Kind::Hold] {
+        for after in 0..30 {
+            let held = Hold::new(10, 60 * SECOND, Duration::from_millis(1));
+            let config = count(1).hold(held);
+            let fleet = Fleet::share(FaultyStore::new(), 2, config).await;
+            fleet.process(0).fails().await;
+            fleet.settle().await;
+            fleet.pass(BREAK);
+            fleet.store.slow(Duration::from_millis(10));
+            let breaker = fleet.process(0).breaker.clone();
+            let target = Target.start();
+            let going = actix::spawn(async move {
+                match kind {
+                    Kind::Call => {
+                        let slept = tokio::time::sleep(Duration::from_millis(5));
+                        let call = async { Ok::<_, &str>(slept.await) };
+                        drop(breaker.call(call).await);
+                    }
+                    Kind::Acquire => {
+                        let permit = breaker.acquire().await;
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        drop(permit);
+                    }
+                    Kind::Ask => drop(breaker.ask(&target, Job).await),
+                    Kind::Hold => drop(breaker.guard(target).send_or_hold(Job).await),
+                }
+            });
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            going.abort();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            settle().await;
+            let other = soon(fleet.process(1).breaker.call(async { Ok::<_, &str>(()) })).await;
+            assert_eq!(other, Ok(()), "{kind:?} after {after} ms");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            settle().await;
+            assert_eq!(
+                fleet.states(),
+                [CircuitState::Closed; 2],
+                "{kind:?} after {after} ms"
+            );
+        }
+    }
+}
+
+// R26: those who subscribed and are gone are not kept.
+#[actix::test]
+async fn who_listened_to_the_store_and_is_gone_is_forgotten() {
+    let odd = Odd::default();
+    let fleet = fleet_of(&odd, 1, count(1)).await;
+    let counted = Arc::new(AtomicU64::new(0));
+    for _ in 0..100 {
+        let watcher = Losses(Arc::clone(&counted)).start();
+        fleet
+            .process(0)
+            .breakers
+            .subscribe_store(watcher.downgrade().recipient());
+    }
+    fleet.settle().await;
+    assert_eq!(Arc::strong_count(&counted), 1);
 }
