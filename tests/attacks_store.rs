@@ -23,8 +23,8 @@ use actix_circuit_breaker::store::{
     View,
 };
 use actix_circuit_breaker::{
-    BreakerConfig, BreakerConfigBuilder, Breakers, CallError, CircuitState, Clock, Hold,
-    MemoryStore, Reason, Store, StoreError, StoreEvent, SystemClock, Timestamp,
+    BreakerConfig, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError, CircuitState, Clock,
+    Hold, MemoryStore, RampUp, Reason, Store, StoreError, StoreEvent, SystemClock, Timestamp,
 };
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -1069,4 +1069,206 @@ async fn who_listened_to_the_store_and_is_gone_is_forgotten() {
     }
     fleet.settle().await;
     assert_eq!(Arc::strong_count(&counted), 1);
+}
+
+// Storms.
+
+/// Random calls, permits, orders and times in three processes, around a store that comes and goes. In the end
+/// everybody was answered, each call is under one count, the events of a process have no holes, and once the
+/// store is back all are in one state.
+async fn storm(
+    seed: u64,
+    configs: [BreakerConfigBuilder; 2],
+    build: fn(BreakersBuilder) -> BreakersBuilder,
+    agrees: bool,
+) {
+    stop_time();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let [config, other] = configs;
+    let others = [config.clone().build().unwrap(), other.build().unwrap()];
+    let fleet = Fleet::share_with(FaultyStore::new(), 3, config, build).await;
+    let mut events: Vec<_> = fleet
+        .all()
+        .map(|process| (process.events(), Vec::new()))
+        .collect();
+    // How often it was tried, and of these how often rejected and how often a success, by process.
+    let mut made = [[0_u64; 3]; 3];
+    let mut calls = Vec::new();
+    for _ in 0..200 {
+        let index = random.usize(..3);
+        let process = fleet.process(index);
+        let breaker = process.breaker.clone();
+        let lasts = Duration::from_millis(random.u64(..30));
+        match random.u32(..24) {
+            0..=8 => {
+                let end = if random.u32(..3) == 0 {
+                    Ok(())
+                } else {
+                    Err("foo")
+                };
+                calls.push(actix::spawn(async move {
+                    let call = async {
+                        tokio::time::sleep(lasts).await;
+                        end
+                    };
+                    let ended = breaker.call(call).await;
+                    let is_rejected = matches!(ended, Err(CallError::Rejected(_)));
+                    [index, is_rejected.into(), ended.is_ok().into()]
+                }));
+            }
+            9..=11 => {
+                let end = random.u32(..4);
+                calls.push(actix::spawn(async move {
+                    let Ok(permit) = breaker.acquire().await else {
+                        return [index, 1, 0];
+                    };
+                    tokio::time::sleep(lasts).await;
+                    match end {
+                        0 => drop(permit),
+                        1 => permit.success().await,
+                        2 => permit.failure().await,
+                        _ => permit.ignore().await,
+                    }
+                    [index, 0, usize::from(end == 1)]
+                }));
+            }
+            12 => {
+                let ttl = Duration::from_secs(random.u64(1..20));
+                let ordered = match random.u32(..5) {
+                    0 => soon(breaker.force_open(order("a").ttl(ttl)))
+                        .await
+                        .map(drop),
+                    1 => soon(breaker.force_closed(ForceClosed::new("b").ttl(ttl)))
+                        .await
+                        .map(drop),
+                    2 => soon(breaker.force_open(order("c"))).await.map(drop),
+                    3 => soon(breaker.release()).await,
+                    _ => soon(breaker.reset()).await,
+                };
+                ordered.unwrap();
+            }
+            13 => soon(breaker.release()).await.unwrap(),
+            14..=15 => match random.u32(..6) {
+                0 => fleet.store.refuse(),
+                1 => fleet.store.hang(),
+                2 => fleet.store.swallow_answers(),
+                3 => fleet.store.slow(Duration::from_millis(random.u64(1..80))),
+                _ => fleet.store.recover(),
+            },
+            16..=17 => fleet.pass(Duration::from_secs(
+                *random.choice([1, 5, 10, 61].iter()).unwrap(),
+            )),
+            18 => fleet.store.forget(NAME),
+            19 => {
+                let config = others[random.usize(..2)].clone();
+                drop(soon(breaker.reconfigure(config)).await.unwrap());
+            }
+            _ => tokio::time::sleep(Duration::from_millis(random.u64(..150))).await,
+        }
+        for (events, seen) in &mut events {
+            seen.extend(events.take());
+        }
+    }
+    fleet.store.recover();
+    for call in calls {
+        let [index, rejected, success] = soon(call).await.unwrap();
+        made[index][0] += 1;
+        made[index][1] += u64::try_from(rejected).unwrap();
+        made[index][2] += u64::try_from(success).unwrap();
+    }
+    tokio::time::sleep(15 * SECOND).await;
+    settle().await;
+    let mut alone = false;
+    for (index, process) in fleet.all().enumerate() {
+        let snapshot = soon(process.breaker.snapshot()).await.unwrap();
+        let calls = snapshot.circuit.calls;
+        let counted =
+            calls.rejected + calls.successes + calls.failures + calls.ignored + calls.late;
+        let [all, rejected, successes] = made[index];
+        assert_eq!(
+            calls.rejected, rejected,
+            "seed {seed}, process {index}: {calls:?}"
+        );
+        // Successes that change nothing are not counted here.
+        let missing = all.checked_sub(counted);
+        assert!(
+            missing.is_some_and(|missing| missing <= successes),
+            "seed {seed}, process {index}: {calls:?} of {all}"
+        );
+        let sharing = snapshot.sharing.unwrap();
+        assert!(sharing.joined, "seed {seed}, process {index}");
+        alone |= sharing.alone;
+        assert_eq!(snapshot.restarts, 0);
+    }
+    for (index, (events, seen)) in events.iter_mut().enumerate() {
+        seen.extend(events.take());
+        for pair in seen.windows(2) {
+            let [one, next] = pair else { continue };
+            assert_eq!(one.to, next.from, "seed {seed}, process {index}: {seen:?}");
+            assert_eq!(one.seq + 1, next.seq, "seed {seed}, process {index}");
+            assert!(
+                one.epoch < next.epoch,
+                "seed {seed}, process {index}: {seen:?}"
+            );
+        }
+        if let Some(last) = seen.last() {
+            assert_eq!(
+                last.to,
+                fleet.process(index).state(),
+                "seed {seed}, process {index}"
+            );
+        }
+    }
+    if agrees && !alone {
+        let states = fleet.states();
+        assert!(
+            states.iter().all(|state| *state == states[0]),
+            "seed {seed}: {states:?}"
+        );
+    }
+}
+
+/// How many storms there are of each kind.
+fn storms() -> std::ops::Range<u64> {
+    let set = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = set("STORE_SEED").unwrap_or(0);
+    first..first + set("STORE_STORMS").unwrap_or(30)
+}
+
+#[actix::test]
+async fn storms_of_counts_end_well() {
+    for seed in storms() {
+        storm(
+            seed,
+            [count(3), count(2).max_probes(2)],
+            |builder| builder,
+            true,
+        )
+        .await;
+    }
+}
+
+#[actix::test]
+async fn storms_of_runs_end_well_where_the_store_is_asked_first() {
+    for seed in storms() {
+        let build = |builder: BreakersBuilder| builder.consistency(Consistency::Strict);
+        storm(seed, [consecutive(2), count(2)], build, true).await;
+    }
+}
+
+#[actix::test]
+async fn storms_of_rates_end_well_with_a_ramp_up() {
+    for seed in storms() {
+        let ramp_up = RampUp::new(5 * SECOND, 0.1);
+        let config = rate(0.5, 3).ramp_up(ramp_up).successes_to_close(2);
+        storm(seed, [config, rate(0.4, 2)], |builder| builder, true).await;
+    }
+}
+
+#[actix::test]
+async fn storms_of_custom_rules_end_well_with_two_reporters() {
+    for seed in storms() {
+        let build = |builder: BreakersBuilder| builder.min_reporters(2);
+        storm(seed, [custom_three(), count(2).jitter(0.5)], build, true).await;
+    }
 }
