@@ -383,7 +383,8 @@ async fn whatever_a_store_says_callers_are_answered_and_it_is_not_asked_without_
 #[actix::test]
 async fn a_probe_that_the_store_never_grants_is_rejected() {
     let odd = Odd::default();
-    let fleet = fleet_of(&odd, 1, count(1)).await;
+    let held = Hold::new(10, 60 * SECOND, SECOND);
+    let fleet = fleet_of(&odd, 1, count(1).hold(held)).await;
     fleet.process(0).fails().await;
     fleet.settle().await;
     odd.on_step(|step, make| {
@@ -408,6 +409,14 @@ async fn a_probe_that_the_store_never_grants_is_rejected() {
     tokio::time::sleep(SECOND).await;
     let steps = fleet.store.steps() - before;
     assert!(steps < 10, "{steps} steps for one call");
+    // A message that waits tries again at the pace of the releases.
+    let target = Target.start();
+    let held = fleet.process(0).breaker.guard(target).send_or_hold(Job);
+    let before = fleet.store.steps();
+    let gone = tokio::time::timeout(10 * SECOND, held).await;
+    assert!(gone.is_err());
+    let steps = fleet.store.steps() - before;
+    assert!(steps < 60, "{steps} steps for one message that waits");
 }
 
 // Names.
