@@ -290,9 +290,14 @@ impl Gate {
     /// more calls after a recovery.
     #[cold]
     fn question(self: &Arc<Self>, word: Word) -> Admission {
-        let most = self.config().max_probes().max(MOST_ON_THEIR_WAY);
+        let config = self.config();
+        let most = config.max_probes().max(MOST_ON_THEIR_WAY);
         if let Some(question) = OnItsWay::new(self, |gate| &gate.asked, most) {
             return Admission::Ask(question);
+        }
+        // Without a ramp-up it is a closed breaker that asks its store first, and would let all of them pass.
+        if word.is_ramping() && config.ramp_up().is_none() {
+            return Admission::Pass(word);
         }
         let reason = if word.is_ramping() {
             Reason::RampUp

@@ -30,9 +30,9 @@ use crate::store::{Change, Step, Store, StoreError, View};
 /// How the time of the store has to differ from what was measured before, to be measured anew.
 const TOLERANCE: u64 = 5_000;
 
-/// How many breakers look at their records at once, and how long the next ones wait.
-const AT_ONCE: usize = 32;
-const BETWEEN: Duration = Duration::from_millis(5);
+/// How many breakers look at their records at once, and in how many groups all of them do at most.
+const AT_ONCE: usize = 16;
+const MOST_GROUPS: usize = 500;
 
 /// How breakers share their records.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,8 @@ pub(crate) struct Link {
     subscribers: Mutex<Vec<WeakRecipient<StoreEvent>>>,
     /// Told when the store stops answering.
     failed: Notify,
+    /// Told when changes were missed, and more breakers have to look than should at once.
+    missed: Notify,
     /// How many steps were asked for.
     steps: AtomicU64,
 }
@@ -90,6 +92,7 @@ impl Link {
             members: Mutex::default(),
             subscribers: Mutex::default(),
             failed: Notify::new(),
+            missed: Notify::new(),
             steps: AtomicU64::new(0),
         }
     }
@@ -195,10 +198,15 @@ impl Link {
         Ok(())
     }
 
-    /// The store is there: every breaker joins, or looks at its record again.
-    pub(crate) async fn join(&self) {
+    /// The store is there: every breaker joins, or looks at its record again. Many do so one after another, so
+    /// that they do not have each other take the store for gone. Tells how long that took.
+    pub(crate) async fn join(&self) -> Duration {
         let before = std::mem::replace(&mut *self.state(), State::Joined);
-        let ahead = self.ahead();
+        let members: Vec<_> = self.members().values().cloned().collect();
+        let at_once = AT_ONCE.max(members.len().div_ceil(MOST_GROUPS));
+        let mut groups = members.chunks(at_once);
+        let pause = (self.manner.poll / 2) / u32::try_from(groups.len()).unwrap_or(1).max(1);
+        self.have_join(groups.next().unwrap_or_default());
         if let State::Away(since, _) = before {
             let away = self.clock.now().since(since);
             report::store_recovered(away);
@@ -207,7 +215,23 @@ impl Link {
                 away,
             });
         }
-        self.tell_in_turn(|| FromStore::Joined { ahead }).await;
+        let mut took = Duration::ZERO;
+        for group in groups {
+            sleep(pause).await;
+            took = took.saturating_add(pause);
+            if self.is_away() {
+                break;
+            }
+            self.have_join(group);
+        }
+        took
+    }
+
+    fn have_join(&self, members: &[WeakAddr<BreakerActor>]) {
+        let ahead = self.ahead();
+        for member in members.iter().filter_map(WeakAddr::upgrade) {
+            member.do_send(FromStore::Joined { ahead });
+        }
     }
 
     /// The store is not there: every breaker goes on alone.
@@ -232,6 +256,11 @@ impl Link {
         while !self.is_away() {
             self.failed.notified().await;
         }
+    }
+
+    /// Waits until breakers have to look at their records before it is time.
+    pub(crate) async fn until_missed(&self) {
+        self.missed.notified().await;
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -262,7 +291,7 @@ impl Link {
     }
 
     /// Passes on what the store tells.
-    pub(crate) async fn pass_on(&self, change: Change) {
+    pub(crate) fn pass_on(&self, change: Change) {
         match change {
             // Who made it has its own answer, and would take this one for somebody else's.
             Change::Made { by, .. } if by == self.process => {}
@@ -272,7 +301,11 @@ impl Link {
                     member.do_send(FromStore::Heard(Box::new(view)));
                 }
             }
-            Change::Missed => self.tell_in_turn(|| FromStore::Refresh).await,
+            Change::Missed if self.members().len() <= AT_ONCE => {
+                self.tell_all(|| FromStore::Refresh);
+            }
+            // As many as that look one group after another.
+            Change::Missed => self.missed.notify_one(),
         }
     }
 
@@ -287,6 +320,7 @@ impl Link {
             .subscribers
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        remove_dead(&mut subscribers);
         subscribers.push(subscriber);
     }
 
@@ -296,8 +330,7 @@ impl Link {
                 .subscribers
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            subscribers
-                .retain(|subscriber| subscriber.upgrade().is_some_and(|one| one.connected()));
+            remove_dead(&mut subscribers);
             subscribers
                 .iter()
                 .filter_map(WeakRecipient::upgrade)
@@ -315,23 +348,6 @@ impl Link {
         }
     }
 
-    /// Has breakers ask the store something, a few at a time: what a caller waits for is not to stand behind
-    /// what very many breakers want to know.
-    async fn tell_in_turn(&self, message: impl Fn() -> FromStore) {
-        let members: Vec<_> = self.living().map(|member| member.downgrade()).collect();
-        for some in members.chunks(AT_ONCE) {
-            if !matches!(*self.state(), State::Joined) {
-                return;
-            }
-            for member in some.iter().filter_map(WeakAddr::upgrade) {
-                member.do_send(message());
-            }
-            if some.len() == AT_ONCE {
-                sleep(BETWEEN).await;
-            }
-        }
-    }
-
     fn living(&self) -> impl Iterator<Item = Addr<BreakerActor>> + use<> {
         let members: Vec<_> = self.members().values().cloned().collect();
         members.into_iter().filter_map(|member| member.upgrade())
@@ -344,6 +360,10 @@ impl Link {
     fn members(&self) -> MutexGuard<'_, HashMap<Arc<str>, WeakAddr<BreakerActor>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn remove_dead(subscribers: &mut Vec<WeakRecipient<StoreEvent>>) {
+    subscribers.retain(|subscriber| subscriber.upgrade().is_some_and(|one| one.connected()));
 }
 
 /// A number for a process. Not of the thread's random numbers, which a program may seed, and another alike.

@@ -11,7 +11,7 @@ use super::record::Phase;
 use crate::clock::Timestamp;
 
 /// The longest `retry_after` of a caller that met all probes in use (R9).
-const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
+pub(super) const PROBES_IN_USE_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a call was not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::order::OrderKind;
 use super::permit::SlotId;
 use super::record::Phase;
+use super::refused::PROBES_IN_USE_RETRY;
 use super::shared::{Action, Answer, CallId, ProbeEnding, Sample, Sharing, Step, View};
 use super::window::{self, Verdict};
 use super::{Cause, Circuit, CircuitState, Ending, Permit, Refused, Transition, next_epoch};
@@ -75,6 +76,8 @@ pub(super) struct Replica {
     untold: Option<Step>,
     /// How many answers in a row gave no leave, though the record shows that there is some.
     fruitless: u32,
+    /// Until when nobody asks for leave, since the store gives none.
+    no_leave_until: Timestamp,
     /// How the present state came about, by the process's own time.
     last: Option<Transition>,
 }
@@ -94,8 +97,6 @@ enum Leave {
     Probe(SlotId),
     /// To make one call while closed; asked for where the store is asked first.
     Pass,
-    /// None: to be told so.
-    None,
 }
 
 /// Where a view of the record comes from.
@@ -160,6 +161,7 @@ impl Replica {
         self.successes = 0;
         self.untold = None;
         self.fruitless = 0;
+        self.no_leave_until = Timestamp::ZERO;
     }
 }
 
@@ -205,6 +207,7 @@ impl Circuit {
             undelivered: VecDeque::new(),
             untold: None,
             fruitless: 0,
+            no_leave_until: Timestamp::ZERO,
             last: None,
         });
         self
@@ -312,10 +315,10 @@ impl Circuit {
         let Some(replica) = self.sharing.replica() else {
             return false;
         };
-        if !replica.is_led() || replica.has_leave() {
+        let now = now.max(self.record.newest);
+        if !replica.is_led() || replica.has_leave() || replica.no_leave_until > now {
             return false;
         }
-        let now = now.max(self.record.newest);
         match &self.record.phase {
             Phase::Open { .. } | Phase::HalfOpen { .. } => self.refusal(now).is_none(),
             Phase::Closed(_) | Phase::Ramping { .. } => replica.terms.strict,
@@ -430,14 +433,25 @@ impl Circuit {
                     }));
                 }
                 (Leave::Pass, Phase::Closed(_) | Phase::Ramping { .. }) => return Ok(None),
-                (Leave::None, _) => return Err(self.no_probe_yet(now)),
                 _ => {}
             }
         }
-        if self.needs_leave(now) {
+        if self.needs_leave(now) || self.gives_no_probe(now) {
             return Err(self.no_probe_yet(now));
         }
         Ok(None)
+    }
+
+    /// Whether the store would have to be asked for a probe, and is not for a while, since it gives none.
+    fn gives_no_probe(&self, now: Timestamp) -> bool {
+        let is_probe = matches!(
+            self.record.phase,
+            Phase::Open { .. } | Phase::HalfOpen { .. }
+        );
+        let replica = self.sharing.replica();
+        is_probe
+            && replica.is_some_and(|replica| replica.is_led() && replica.no_leave_until > now)
+            && self.refusal(now).is_none()
     }
 
     /// Has the store decide what the end of a call means, if it is to; `false`: it is decided here. What is
@@ -686,8 +700,11 @@ impl Circuit {
             replica.leaves.push(leave);
         } else if replica.fruitless >= LEAVE_TRIES {
             replica.fruitless = 0;
-            let leave = if is_closed { Leave::Pass } else { Leave::None };
-            replica.leaves.push(leave);
+            if is_closed {
+                replica.leaves.push(Leave::Pass);
+            } else {
+                replica.no_leave_until = now + PROBES_IN_USE_RETRY;
+            }
         }
     }
 
@@ -724,7 +741,7 @@ impl Circuit {
     /// Decides what the store was asked and did not answer.
     fn decide_alone(&mut self, step: Step, pending: &Pending, now: Timestamp) {
         match (pending, self.sharing.replica_mut()) {
-            (Pending::Sample { .. }, Some(replica)) => {
+            (Pending::Sample { .. } | Pending::Beat, Some(replica)) if step.names_sample() => {
                 replica.undelivered.push_back(step);
                 while replica.undelivered.len() > UNDELIVERED {
                     replica.undelivered.pop_front();

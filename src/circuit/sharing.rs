@@ -26,7 +26,7 @@ impl Sharing {
     /// Has epochs follow the shared time, so that those of different processes differ.
     pub(super) fn number_from(&mut self, least: u64, now: Timestamp) {
         self.0 = Some(Box::new(Part::Store {
-            floor: least.max(now.as_micros()),
+            floor: least.min(Timestamp::MAX.as_micros()).max(now.as_micros()),
         }));
     }
 

@@ -165,7 +165,7 @@ impl Stored {
             return (Answer::Done, false);
         }
         if let Action::Offer { record } = &step.action {
-            if version >= record.version {
+            if version >= record.version.min(Timestamp::MAX.as_micros()) {
                 return (Answer::Stale, false);
             }
             self.take_over(record, now);
@@ -429,7 +429,7 @@ impl Stored {
         };
         self.circuit.record = Record {
             phase,
-            epoch: offered.version,
+            epoch: offered.version.min(Timestamp::MAX.as_micros()),
             attempt: offered.attempt,
             newest,
         };

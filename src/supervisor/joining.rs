@@ -8,6 +8,7 @@ use std::time::Duration;
 use actix::ArbiterHandle;
 use futures_core::stream::Stream;
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use tokio::time::{sleep, timeout};
 
 use crate::actor::Link;
@@ -49,7 +50,7 @@ async fn listen_once(link: &Weak<Link>, changes: impl Stream<Item = Change>) {
             Ok(None) => return,
             Ok(Some(change)) => {
                 let Some(link) = link.upgrade() else { return };
-                link.pass_on(change).await;
+                link.pass_on(change);
                 // However much there is to tell: those who are told have their turn first.
                 tokio::task::yield_now().await;
             }
@@ -70,34 +71,31 @@ async fn keep(link: Weak<Link>, poll: Duration) {
     let mut steady = Duration::ZERO;
     loop {
         let Some(strong) = link.upgrade() else { return };
-        let contact = strong.contact().await;
-        let is_there = match contact {
+        match strong.contact().await {
             Ok(()) => {
-                strong.join().await;
-                true
+                let took = strong.join().await;
+                drop(strong);
+                let (rested, is_lost) = rest(&link, poll.saturating_sub(took)).await;
+                steady = steady.saturating_add(took).saturating_add(rested);
+                let is_steady = steady >= LONGEST_RETRY;
+                if is_steady {
+                    retry = FIRST_RETRY;
+                }
+                if !is_lost {
+                    continue;
+                }
+                steady = Duration::ZERO;
+                if is_steady {
+                    continue;
+                }
             }
             Err(error) => {
                 strong.lose(error);
-                false
-            }
-        };
-        drop(strong);
-        if is_there {
-            let (rested, is_lost) = rest(&link, poll).await;
-            steady = steady.saturating_add(rested);
-            if steady >= LONGEST_RETRY {
-                retry = FIRST_RETRY;
-            }
-            if !is_lost {
-                continue;
+                steady = Duration::ZERO;
             }
         }
-        let is_unsteady = steady < LONGEST_RETRY;
-        steady = Duration::ZERO;
-        if is_unsteady || !is_there {
-            sleep(retry).await;
-            retry = retry.saturating_mul(2).min(LONGEST_RETRY);
-        }
+        sleep(retry).await;
+        retry = retry.saturating_mul(2).min(LONGEST_RETRY);
     }
 }
 
@@ -109,10 +107,14 @@ async fn rest(link: &Weak<Link>, wait: Duration) -> (Duration, bool) {
         let Some(strong) = link.upgrade() else { break };
         let slice = left.min(LONGEST_RETRY);
         // An owner that is gone is not kept for longer than this.
-        if timeout(slice, strong.until_lost()).await.is_ok() {
-            return (wait.saturating_sub(left), true);
+        let lost = pin!(strong.until_lost());
+        let missed = pin!(strong.until_missed());
+        match timeout(slice, select(lost, missed)).await {
+            Ok(Either::Left(_)) => return (wait.saturating_sub(left), true),
+            // However often something is missed.
+            Ok(Either::Right(_)) => left = left.min(FIRST_RETRY),
+            Err(_) => left = left.saturating_sub(slice),
         }
-        left = left.saturating_sub(slice);
     }
     (wait.saturating_sub(left), false)
 }

@@ -22,8 +22,8 @@ use actix_circuit_breaker::message::{ForceOpen, GetSnapshot};
 use actix_circuit_breaker::store::{Action, Answer, Change, Forced, SharedPhase, Step, View};
 use actix_circuit_breaker::{
     Breaker, BreakerConfig, BreakerConfigBuilder, Breakers, BreakersBuilder, CallError,
-    CircuitState, Clock, ManualClock, MemoryStore, Reason, StateChanged, Store, StoreError,
-    StoreEvent, Timestamp, Transitions, TripPolicy, TripRule, Window,
+    CircuitState, Clock, Exported, ManualClock, MemoryStore, Reason, StateChanged, Store,
+    StoreError, StoreEvent, Timestamp, Transitions, TripPolicy, TripRule, Window,
 };
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -528,9 +528,14 @@ impl Process {
         StoreEvents(Arc::clone(&self.told))
     }
 
+    /// Has whoever reads the clock next panic.
+    pub(crate) fn set_trap(&self) {
+        self.clock.trap.store(true, Ordering::SeqCst);
+    }
+
     /// Has the breaker's actor panic over a message that matters to nobody, and be restarted.
     pub(crate) async fn restart_actor(&self) {
-        self.clock.trap.store(true, Ordering::SeqCst);
+        self.set_trap();
         drop(self.breaker.addr().send(GetSnapshot).await);
     }
 }
@@ -658,6 +663,15 @@ impl Fleet {
 
     /// Starts one more.
     pub(crate) fn add(&mut self) {
+        self.start(None);
+    }
+
+    /// Starts one more that goes on with what another wrote down.
+    pub(crate) fn add_restored(&mut self, written: Exported) {
+        self.start(Some(written));
+    }
+
+    fn start(&mut self, written: Option<Exported>) {
         let clock = TestClock {
             time: self.time.clone(),
             trap: Arc::default(),
@@ -666,6 +680,9 @@ impl Fleet {
             .clock(Arc::new(clock.clone()))
             .store(self.store.clone());
         let breakers = (self.build)(builder).start();
+        if let Some(written) = written {
+            assert_eq!(breakers.restore(written), 1);
+        }
         let breaker = breakers.create(NAME, self.config.clone()).unwrap();
         let told = Arc::default();
         let watcher = Watcher(Arc::clone(&told)).start();

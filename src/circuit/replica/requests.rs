@@ -6,7 +6,7 @@ use super::Waiting;
 use super::view::FOREIGN;
 use crate::circuit::Ending;
 use crate::circuit::permit::SlotId;
-use crate::circuit::shared::{CallId, Sample, Step};
+use crate::circuit::shared::{Action, CallId, Sample, Step};
 
 /// Names a request; later ones have higher numbers.
 pub(crate) type Ticket = u64;
@@ -48,6 +48,19 @@ impl Terms {
 pub(crate) struct Request {
     pub(crate) ticket: Ticket,
     pub(crate) step: Step,
+}
+
+impl Step {
+    /// Whether it counts a sample, which it may do twice, for it has a name.
+    pub(super) fn names_sample(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Record {
+                sample: Some(_),
+                ..
+            }
+        )
+    }
 }
 
 /// What is to be done with the answer.

@@ -128,7 +128,7 @@ mod tests {
                 "redis+unix:///run/r.sock",
             ),
             ("rediss://[::1]:6379", "rediss://[::1]:6379"),
-            ("", ""),
+            ("", "\"\""),
         ] {
             assert_eq!(shown(url), expected);
         }
