@@ -1,6 +1,8 @@
 //! A record that several processes share, as it goes to and fro: what its store is asked to do, and what
 //! it shows. What a step does is decided by the same rules as everything else: [`circuit`](super).
 
+mod phases;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -10,8 +10,7 @@ use super::order::OrderKind;
 use super::permit::SlotId;
 use super::record::Phase;
 use super::shared::{
-    Action, Answer, CallId, Forced, ProbeEnding, Sample, SharedPhase, SharedProbe, SharedRecord,
-    Step, View,
+    Action, Answer, CallId, ProbeEnding, Sample, SharedPhase, SharedRecord, Step, View,
 };
 use super::window::{Kept, Memory, Verdict};
 use super::{Circuit, Ending, Lifetime, Permit, Record, Transition, window};
@@ -380,53 +379,14 @@ impl Stored {
     /// hold everywhere.
     fn take_over(&mut self, offered: &SharedRecord, now: Timestamp) {
         let newest = offered.newest.min(now).max(self.circuit.record.newest);
-        let longest = newest + self.circuit.config.longest_break();
         self.probes.clear();
-        let phase = match &offered.phase {
-            SharedPhase::Closed { ramping_since, .. } => {
-                let memory = Memory::new(&self.circuit.config);
-                match ramping_since.filter(|_| self.circuit.config.ramp_up().is_some()) {
-                    Some(since) => Phase::Ramping {
-                        since: since.min(newest),
-                        memory,
-                    },
-                    None => Phase::Closed(memory),
-                }
-            }
-            SharedPhase::Open { until } => Phase::Open {
-                until: (*until).min(longest),
-            },
-            SharedPhase::HalfOpen {
-                due,
-                probes,
-                successes,
-                inconclusive,
-            } => {
-                let mut round = super::probe::Round::voted(*successes, *inconclusive);
-                for probe in probes {
-                    if self.probes.iter().any(|(_, known)| *known == probe.call) {
-                        continue;
-                    }
-                    let slot = self.circuit.next_slot;
-                    self.circuit.next_slot = slot.saturating_add(1);
-                    self.probes.push((slot, probe.call));
-                    round.seat(slot, probe.lease_end);
-                }
-                Phase::HalfOpen {
-                    due: (*due).min(longest),
-                    round,
-                }
-            }
-            SharedPhase::Forced {
-                kind,
-                until,
-                reason,
-            } => Phase::Forced(super::order::Order {
-                kind: (*kind).into(),
-                until: *until,
-                reason: Arc::clone(reason),
-            }),
-        };
+        let (probes, next_slot) = (&mut self.probes, &mut self.circuit.next_slot);
+        let phase = offered.phase.read(&self.circuit.config, newest, |call| {
+            let slot = *next_slot;
+            *next_slot = slot.saturating_add(1);
+            probes.push((slot, call));
+            slot
+        });
         self.circuit.record = Record {
             phase,
             epoch: offered.version.min(Timestamp::MAX.as_micros()),
@@ -469,59 +429,22 @@ impl Stored {
 
     /// What others have to know.
     pub(super) fn share(&self, now: Timestamp) -> SharedRecord {
-        let Record {
-            phase,
-            epoch,
-            attempt,
-            newest,
-        } = &self.circuit.record;
-        SharedRecord {
-            version: *epoch,
-            revision: self.revision,
-            attempt: *attempt,
-            newest: *newest,
-            phase: match phase {
-                Phase::Closed(memory) => self.share_closed(memory, None, now),
-                Phase::Ramping { since, memory } => self.share_closed(memory, Some(*since), now),
-                Phase::Open { until } => SharedPhase::Open { until: *until },
-                Phase::HalfOpen { due, round } => {
-                    let named = |slot| self.probes.iter().find(|(own, _)| *own == slot);
-                    let mut probes: Vec<_> = round
-                        .slots()
-                        .filter_map(|(slot, end)| Some(SharedProbe::new(named(slot)?.1, end)))
-                        .collect();
-                    probes.sort_unstable_by_key(|probe| (probe.lease_end, probe.call));
-                    SharedPhase::HalfOpen {
-                        due: *due,
-                        probes,
-                        successes: round.successes(),
-                        inconclusive: round.inconclusive(),
-                    }
-                }
-                Phase::Forced(order) => SharedPhase::Forced {
-                    kind: order.kind.into(),
-                    until: order.until,
-                    reason: Arc::clone(&order.reason),
-                },
-            },
-            last: self.last.clone(),
-        }
-    }
-
-    fn share_closed(
-        &self,
-        memory: &Memory,
-        ramping_since: Option<Timestamp>,
-        now: Timestamp,
-    ) -> SharedPhase {
-        let failures = match self.circuit.config.trip() {
-            TripPolicy::Custom(_) => memory.instants(&self.circuit.config, now),
+        let Circuit { record, config, .. } = &self.circuit;
+        let failures = |memory: &Memory| match config.trip() {
+            TripPolicy::Custom(_) => memory.instants(config, now),
             _ => Vec::new(),
         };
-        SharedPhase::Closed {
-            remembers: memory.newest().is_some(),
-            failures,
-            ramping_since,
+        let name = |slot| {
+            let named = self.probes.iter().find(|(own, _)| *own == slot);
+            named.map(|(_, call)| *call)
+        };
+        SharedRecord {
+            version: record.epoch,
+            revision: self.revision,
+            attempt: record.attempt,
+            newest: record.newest,
+            phase: SharedPhase::write(&record.phase, failures, name),
+            last: self.last.clone(),
         }
     }
 }
@@ -556,24 +479,6 @@ impl Circuit {
                 let verdict = memory.judge(sample, &self.config, now);
                 self.act_on(verdict, now);
             }
-        }
-    }
-}
-
-impl From<Forced> for OrderKind {
-    fn from(kind: Forced) -> Self {
-        match kind {
-            Forced::Open => Self::Open,
-            Forced::Closed => Self::Closed,
-        }
-    }
-}
-
-impl From<OrderKind> for Forced {
-    fn from(kind: OrderKind) -> Self {
-        match kind {
-            OrderKind::Open => Self::Open,
-            OrderKind::Closed => Self::Closed,
         }
     }
 }
