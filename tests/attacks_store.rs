@@ -1199,7 +1199,7 @@ async fn storm(
             "seed {seed}, process {index}: {calls:?}"
         );
         // Successes that change nothing are not counted here.
-        let missing = all.checked_sub(counted);
+        let missing = all.checked_sub(counted + snapshot.simulated_rejections);
         assert!(
             missing.is_some_and(|missing| missing <= successes),
             "seed {seed}, process {index}: {calls:?} of {all}"
@@ -1280,4 +1280,39 @@ async fn storms_of_custom_rules_end_well_with_two_reporters() {
         let build = |builder: BreakersBuilder| builder.min_reporters(2);
         storm(seed, [custom_three(), count(2).jitter(0.5)], build, true).await;
     }
+}
+
+#[actix::test]
+async fn storms_end_well_where_not_all_is_rejected() {
+    for seed in storms() {
+        let config = count(2).enforcement(0.5);
+        storm(
+            seed,
+            [config, rate(0.5, 3).enforcement(0.0)],
+            |builder| builder,
+            true,
+        )
+        .await;
+    }
+}
+
+// R29: who had tripped for itself alone goes on alone, and recovers by itself.
+#[actix::test]
+async fn what_a_process_alone_wrote_down_is_its_own() {
+    let build = |builder: BreakersBuilder| builder.min_reporters(2);
+    let mut fleet = Fleet::share_with(FaultyStore::new(), 2, count(2), build).await;
+    fleet.process(0).fails().await;
+    fleet.process(0).fails().await;
+    fleet.settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Open, CircuitState::Closed]);
+    let written = fleet.process(0).breakers.export().await;
+    fleet.kill(0);
+    fleet.pass(SECOND);
+    fleet.add_restored(written);
+    fleet.settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Closed, CircuitState::Open]);
+    fleet.pass(BREAK);
+    fleet.process(1).succeeds().await;
+    fleet.settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
 }

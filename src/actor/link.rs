@@ -34,6 +34,9 @@ const TOLERANCE: u64 = 5_000;
 const AT_ONCE: usize = 16;
 const MOST_GROUPS: usize = 500;
 
+/// How long it takes until all of them have looked, at most.
+const LONGEST_ROUND: Duration = Duration::from_millis(2_500);
+
 /// How breakers share their records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manner {
@@ -204,7 +207,12 @@ impl Link {
         let members: Vec<_> = self.members().values().cloned().collect();
         let at_once = AT_ONCE.max(members.len().div_ceil(MOST_GROUPS));
         let mut groups = members.chunks(at_once);
-        let pause = (self.manner.poll / 2) / u32::try_from(groups.len()).unwrap_or(1).max(1);
+        let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+        let round = self.manner.poll.checked_div(2).unwrap_or_default();
+        let pause = round
+            .min(LONGEST_ROUND)
+            .checked_div(count)
+            .unwrap_or_default();
         self.have_join(groups.next().unwrap_or_default());
         if let State::Away(since, _) = before {
             let away = self.clock.now().since(since);
