@@ -3,6 +3,7 @@
 //! What becomes of records that are lost or spoilt is in `redis_records.rs`.
 
 #![allow(
+    clippy::arithmetic_side_effects,
     clippy::disallowed_methods,
     clippy::indexing_slicing,
     clippy::panic,

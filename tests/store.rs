@@ -7,6 +7,7 @@ mod stories;
 use actix_circuit_breaker::TripPolicy;
 use fleet::*;
 
+#[expect(clippy::unused_async, reason = "other stores have to be waited for")]
 async fn memory(_: &str) -> FaultyStore {
     FaultyStore::new()
 }
