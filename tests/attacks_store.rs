@@ -54,6 +54,7 @@ struct Odd {
     contact: Arc<Mutex<Option<Arc<OnContact>>>>,
     changes: Option<Arc<OnChanges>>,
     contacts: Arc<AtomicU64>,
+    trap: Option<Arc<Trap>>,
 }
 
 impl Odd {
@@ -308,6 +309,31 @@ async fn a_store_that_never_stops_telling_leaves_the_others_their_turn() {
         settle().await;
     }
     assert!(started.elapsed() < 5 * SECOND, "{:?}", started.elapsed());
+}
+
+#[actix::test]
+async fn a_store_that_panics_when_it_is_dropped_hits_nobody() {
+    stop_time();
+    for handle_last in [false, true] {
+        let odd = Odd {
+            trap: Some(Arc::new(Trap)),
+            ..Odd::default()
+        };
+        let contacts = Arc::clone(&odd.contacts);
+        let breakers = Breakers::builder().store(odd).start();
+        let breaker = breakers.create(NAME, count(1).build().unwrap()).unwrap();
+        tokio::time::sleep(SECOND).await;
+        if handle_last {
+            drop(breakers);
+            tokio::time::sleep(10 * SECOND).await;
+            drop(breaker);
+        } else {
+            drop(breaker);
+            drop(breakers);
+        }
+        tokio::time::sleep(10 * SECOND).await;
+        assert_eq!(Arc::strong_count(&contacts), 1);
+    }
 }
 
 type Spoil = fn(&mut View);

@@ -25,7 +25,7 @@ use crate::config::BreakerConfig;
 use crate::event::StoreEvent;
 use crate::message::FromStore;
 use crate::report;
-use crate::store::{Change, Step, Store, StoreError, View};
+use crate::store::{Change, MemoryStore, Step, Store, StoreError, View};
 
 /// How the time of the store has to differ from what was measured before, to be measured anew.
 const TOLERANCE: u64 = 5_000;
@@ -395,6 +395,14 @@ fn asked<T: Send + 'static>(
             .unwrap_or_else(|cause| Poll::Ready(Err(panicked(cause)))),
         None => Poll::Pending,
     }))
+}
+
+/// The destructor of the store is the user's, and may run in an actor.
+impl Drop for Link {
+    fn drop(&mut self) {
+        let store = std::mem::replace(&mut self.store, Arc::new(MemoryStore::new()));
+        quietly(|| drop(store));
+    }
 }
 
 /// How far one instant is ahead of another, in microseconds.
