@@ -25,10 +25,10 @@ mod one {
 
     static SERVER: OnceLock<Server> = OnceLock::new();
 
-    async fn server(story: &str) -> FaultyStore {
+    async fn server(prefix: &str) -> FaultyStore {
         slow_time();
         let server = SERVER.get_or_init(Server::start);
-        let builder = RedisStore::builder(server.url()).prefix(story);
+        let builder = RedisStore::builder(server.url()).prefix(prefix);
         let store = builder.connect().await.unwrap();
         let keys = store.clone();
         FaultyStore::remote(store, "mark").forgetting(move |breaker| {
@@ -45,10 +45,10 @@ mod three {
 
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
 
-    async fn cluster(story: &str) -> FaultyStore {
+    async fn cluster(prefix: &str) -> FaultyStore {
         slow_time();
         let cluster = CLUSTER.get_or_init(Cluster::start);
-        let builder = RedisStore::cluster_builder(cluster.urls()).prefix(story);
+        let builder = RedisStore::cluster_builder(cluster.urls()).prefix(prefix);
         let store = builder.connect().await.unwrap();
         let place = |name: &str| cluster.place_of(&store.keys(name)[0]);
         let marks = (0..).map(|number| format!("mark {number}"));

@@ -6,7 +6,6 @@ mod stories;
 
 use std::future::{Ready, ready};
 
-use actix_circuit_breaker::TripPolicy;
 use fleet::*;
 
 fn memory(_: &str) -> Ready<FaultyStore> {
@@ -14,12 +13,3 @@ fn memory(_: &str) -> Ready<FaultyStore> {
 }
 
 stories::tell_all_with!(memory);
-
-// The default is what it says.
-#[test]
-fn the_policy_of_a_fleet_is_one_of_the_circuits() {
-    assert!(matches!(
-        count(1).build().unwrap().trip(),
-        TripPolicy::FailureCount { .. }
-    ));
-}

@@ -25,7 +25,7 @@ use crate::config::BreakerConfig;
 use crate::event::StoreEvent;
 use crate::message::FromStore;
 use crate::report;
-use crate::store::{Change, Step, Store, StoreError, View};
+use crate::store::{Change, MemoryStore, Step, Store, StoreError, View};
 
 /// How the time of the store has to differ from what was measured before, to be measured anew.
 const TOLERANCE: u64 = 5_000;
@@ -33,6 +33,9 @@ const TOLERANCE: u64 = 5_000;
 /// How many breakers look at their records at once, and in how many groups all of them do at most.
 const AT_ONCE: usize = 16;
 const MOST_GROUPS: usize = 500;
+
+/// How long it takes until all of them have looked, at most.
+const LONGEST_ROUND: Duration = Duration::from_millis(2_500);
 
 /// How breakers share their records.
 #[derive(Debug, Clone, Copy)]
@@ -205,7 +208,12 @@ impl Link {
         let members: Vec<_> = self.members().values().cloned().collect();
         let at_once = AT_ONCE.max(members.len().div_ceil(MOST_GROUPS));
         let mut groups = members.chunks(at_once);
-        let pause = (self.manner.poll / 2) / u32::try_from(groups.len()).unwrap_or(1).max(1);
+        let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+        let round = self.manner.poll.checked_div(2).unwrap_or_default();
+        let pause = round
+            .min(LONGEST_ROUND)
+            .checked_div(count)
+            .unwrap_or_default();
         self.have_join(groups.next().unwrap_or_default());
         if let State::Away(since, _) = before {
             let away = self.clock.now().since(since);
@@ -388,6 +396,14 @@ fn asked<T: Send + 'static>(
             .unwrap_or_else(|cause| Poll::Ready(Err(panicked(cause)))),
         None => Poll::Pending,
     }))
+}
+
+/// The destructor of the store is the user's, and may run in an actor.
+impl Drop for Link {
+    fn drop(&mut self) {
+        let store = std::mem::replace(&mut self.store, Arc::new(MemoryStore::new()));
+        quietly(|| drop(store));
+    }
 }
 
 /// How far one instant is ahead of another, in microseconds.

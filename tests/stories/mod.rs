@@ -353,7 +353,7 @@ pub(crate) async fn a_lost_record_is_given_back(store: FaultyStore) {
     a.fails().await;
     fleet.settle().await;
     fleet.store.forget("upstream");
-    fleet.pass(BREAK - Duration::from_millis(1));
+    fleet.pass(Duration::from_millis(9_999));
     assert_eq!(a.rejected().await, Reason::Open);
     assert_eq!(b.rejected().await, Reason::Open);
     fleet.pass(Duration::from_millis(1));
@@ -479,8 +479,8 @@ pub(crate) async fn strict_asks_before_every_call(store: FaultyStore) {
 
 // A message that waits inside the breaker goes as the fleet's probe, and those behind it once it is closed.
 pub(crate) async fn held_messages_go_with_the_stores_leave(store: FaultyStore) {
-    let hold = Hold::new(10, 1_000 * SECOND, SECOND);
-    let fleet = Fleet::share(store, 2, count(1).hold(hold).max_probes(2)).await;
+    let policy = Hold::new(10, 1_000 * SECOND, SECOND);
+    let fleet = Fleet::share(store, 2, count(1).hold(policy).max_probes(2)).await;
     let (a, b) = (fleet.process(0), fleet.process(1));
     a.fails().await;
     fleet.settle().await;
@@ -505,8 +505,8 @@ pub(crate) async fn held_messages_go_with_the_stores_leave(store: FaultyStore) {
 
 // And does not ask again and again while it is not its turn.
 pub(crate) async fn held_messages_wait_for_their_turn_without_asking(store: FaultyStore) {
-    let hold = Hold::new(10, 1_000 * SECOND, 100 * SECOND);
-    let config = count(1).hold(hold).max_probes(2).successes_to_close(2);
+    let policy = Hold::new(10, 1_000 * SECOND, 100 * SECOND);
+    let config = count(1).hold(policy).max_probes(2).successes_to_close(2);
     let fleet = Fleet::share(store, 1, config).await;
     let a = fleet.process(0);
     a.fails().await;
