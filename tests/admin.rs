@@ -313,6 +313,17 @@ impl Write for Log {
 }
 
 impl Log {
+    /// Takes in what is logged on this thread, for as long as the guard lives.
+    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
     fn holds(&self, parts: &[&str]) {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let found = text
@@ -324,13 +335,7 @@ impl Log {
 
 #[actix::test]
 async fn the_log_says_who_and_why_and_who_was_denied() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::start();
     let w = world_of(Breakers::builder(), consecutive(2));
     let admin = Admin::new(w.breakers.clone()).authorize(named);
     for path in ["force_open", "force_closed", "release", "reset"] {
@@ -424,13 +429,7 @@ async fn reconfigure_changes_what_is_given_and_nothing_else() {
 // R35: all keys of a family at once, but those with settings of their own.
 #[actix::test]
 async fn a_whole_family_is_reconfigured() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::start();
     let w = world_of(Breakers::builder(), consecutive(2));
     let config = consecutive(2).max_probes(3).build().unwrap();
     let hosts = w.breakers.family("hosts", config).unwrap();

@@ -43,6 +43,7 @@ macro_rules! tell_all_with {
             a_lost_record_is_given_back,
             an_order_that_was_lifted_stays_lifted,
             a_trip_wants_as_many_reporters_as_are_set,
+            a_custom_rule_wants_as_many_reporters_as_are_set,
             rates_are_of_the_whole_fleet,
             a_custom_rule_sees_the_failures_of_all,
             strict_asks_before_every_call,
@@ -416,6 +417,29 @@ pub(crate) async fn a_trip_wants_as_many_reporters_as_are_set(store: FaultyStore
     fleet.settle().await;
     assert_eq!(fleet.states(), [CircuitState::Open; 3]);
     assert_eq!(c.rejected().await, Reason::Open);
+}
+
+// Case 158: a rule of one's own wants them, too.
+pub(crate) async fn a_custom_rule_wants_as_many_reporters_as_are_set(store: FaultyStore) {
+    let fleet =
+        Fleet::share_with(store, 2, custom_three(), |builder| builder.min_reporters(2)).await;
+    let (a, b) = (fleet.process(0), fleet.process(1));
+    a.fails().await;
+    a.fails().await;
+    assert_eq!(a.state(), CircuitState::Closed);
+    a.fails().await;
+    fleet.settle().await;
+    assert_eq!(a.state(), CircuitState::Open);
+    assert_eq!(b.state(), CircuitState::Closed);
+    let sharing = a.breaker.snapshot().await.unwrap().sharing;
+    assert!(sharing.is_some_and(|sharing| sharing.joined && sharing.alone));
+    fleet.pass(BREAK);
+    a.succeeds().await;
+    assert_eq!(a.state(), CircuitState::Closed);
+    // What the first reported is in the window still.
+    b.fails().await;
+    fleet.settle().await;
+    assert_eq!(fleet.states(), [CircuitState::Open; 2]);
 }
 
 // Rates: what each process counted makes one share.

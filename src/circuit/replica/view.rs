@@ -1,15 +1,11 @@
 //! How a replica takes over what the store shows, and shows what it remembers itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Pending, Source, moved};
-use crate::circuit::order::Order;
 use crate::circuit::permit::SlotId;
-use crate::circuit::probe::Round;
 use crate::circuit::record::Phase;
-use crate::circuit::shared::{Action, CallId, SharedPhase, SharedProbe, SharedRecord, View};
-use crate::circuit::window::Memory;
+use crate::circuit::shared::{Action, CallId, SharedPhase, SharedRecord, View};
 use crate::circuit::{Cause, Circuit, CircuitState, Lifetime, Transition, next_epoch};
 use crate::clock::Timestamp;
 
@@ -143,61 +139,25 @@ impl Circuit {
         }
     }
 
+    /// A phase by one's own numbers: a probe of this process has the slot that its name says.
     fn phase_of(&mut self, phase: &SharedPhase, now: Timestamp) -> Phase {
-        let longest = now + self.config.longest_break();
-        match phase {
-            SharedPhase::Closed { ramping_since, .. } => {
-                let memory = Memory::new(&self.config);
-                match ramping_since.filter(|_| self.config.ramp_up().is_some()) {
-                    Some(since) => Phase::Ramping {
-                        since: since.min(now),
-                        memory,
-                    },
-                    None => Phase::Closed(memory),
-                }
+        let Self {
+            config, sharing, ..
+        } = self;
+        let own = sharing.replica().map(|replica| replica.terms.process);
+        let mut foreign = Vec::new();
+        let phase = phase.read(config, now, |call| {
+            if own == Some(call.process) {
+                return call.number;
             }
-            SharedPhase::Open { until } => Phase::Open {
-                until: (*until).min(longest),
-            },
-            SharedPhase::HalfOpen {
-                due,
-                probes,
-                successes,
-                inconclusive,
-            } => Phase::HalfOpen {
-                due: (*due).min(now),
-                round: self.round_of(probes, *successes, *inconclusive),
-            },
-            SharedPhase::Forced {
-                kind,
-                until,
-                reason,
-            } => Phase::Forced(Order {
-                kind: (*kind).into(),
-                until: *until,
-                reason: Arc::clone(reason),
-            }),
+            let index = SlotId::try_from(foreign.len()).unwrap_or(0);
+            foreign.push(call);
+            FOREIGN | index
+        });
+        if let Some(replica) = sharing.replica_mut() {
+            replica.foreign = foreign;
         }
-    }
-
-    /// A round by one's own numbers: a probe of this process has the slot that its name says.
-    fn round_of(&mut self, probes: &[SharedProbe], successes: u32, inconclusive: u32) -> Round {
-        let mut round = Round::voted(successes, inconclusive);
-        let Some(replica) = self.sharing.replica_mut() else {
-            return round;
-        };
-        replica.foreign.clear();
-        for probe in probes {
-            let slot = if probe.call.process == replica.terms.process {
-                probe.call.number
-            } else {
-                let index = SlotId::try_from(replica.foreign.len()).unwrap_or(0);
-                replica.foreign.push(probe.call);
-                FOREIGN | index
-            };
-            round.seat(slot, probe.lease_end);
-        }
-        round
+        phase
     }
 
     /// What is remembered here, by the shared time. Samples are not part of it.
@@ -213,37 +173,20 @@ impl Circuit {
                 None => Some(replica.terms.call(slot)),
             }
         };
-        let closed = |ramping_since| SharedPhase::Closed {
-            remembers: false,
-            failures: Vec::new(),
-            ramping_since,
-        };
+        let mut phase = SharedPhase::write(&self.record.phase, |_| Vec::new(), name);
+        match &mut phase {
+            SharedPhase::Closed { remembers, .. } => *remembers = false,
+            SharedPhase::Open { until: end } | SharedPhase::HalfOpen { due: end, .. } => {
+                *end = (*end).max(least);
+            }
+            SharedPhase::Forced { .. } => {}
+        }
         let record = SharedRecord {
             version: self.shared_version(),
             revision: 0,
             attempt: self.record.attempt,
             newest: self.record.newest.max(least),
-            phase: match &self.record.phase {
-                Phase::Closed(_) => closed(None),
-                Phase::Ramping { since, .. } => closed(Some(*since)),
-                Phase::Open { until } => SharedPhase::Open {
-                    until: (*until).max(least),
-                },
-                Phase::HalfOpen { due, round } => SharedPhase::HalfOpen {
-                    due: (*due).max(least),
-                    probes: round
-                        .slots()
-                        .filter_map(|(slot, end)| Some(SharedProbe::new(name(slot)?, end)))
-                        .collect(),
-                    successes: round.successes(),
-                    inconclusive: round.inconclusive(),
-                },
-                Phase::Forced(order) => SharedPhase::Forced {
-                    kind: order.kind.into(),
-                    until: order.until,
-                    reason: Arc::clone(&order.reason),
-                },
-            },
+            phase,
             last: replica.and_then(|replica| replica.last.clone()),
         };
         record.moved(replica.map_or(0, |replica| replica.ahead))
