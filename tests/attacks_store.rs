@@ -54,7 +54,7 @@ struct Odd {
     contact: Arc<Mutex<Option<Arc<OnContact>>>>,
     changes: Option<Arc<OnChanges>>,
     contacts: Arc<AtomicU64>,
-    trap: Option<Arc<Trap>>,
+    _trap: Option<Arc<Trap>>,
 }
 
 impl Odd {
@@ -316,7 +316,7 @@ async fn a_store_that_panics_when_it_is_dropped_hits_nobody() {
     stop_time();
     for handle_last in [false, true] {
         let odd = Odd {
-            trap: Some(Arc::new(Trap)),
+            _trap: Some(Arc::new(Trap)),
             ..Odd::default()
         };
         let contacts = Arc::clone(&odd.contacts);
