@@ -23,7 +23,7 @@ use crate::policy::TripPolicy;
 /// How many locks there are; a power of two.
 const SHARDS: usize = 16;
 
-/// How many counts of members there are; a power of two.
+/// How many counts of members there are; a power of two. Each key has two of them.
 const COUNTS: usize = 1 << 14;
 
 /// How many members in turn are looked at for each that wakes, so that those that nobody holds any more
@@ -78,7 +78,7 @@ pub(super) enum Found {
 
 /// Where a key belongs.
 #[derive(Clone, Copy)]
-struct Place(usize);
+struct Place(u64);
 
 impl Place {
     /// By a hash that is quick and no more. Keys of a like hash cost each other a look under a lock; the
@@ -96,8 +96,24 @@ impl Place {
         // The end, with what lies before it where there is something.
         let end = key.last_chunk().copied().unwrap_or_else(|| short(rest));
         let hash = mix(hash, end);
-        Self(usize::try_from(hash >> 40).unwrap_or_default())
+        Self(hash >> 24)
     }
+
+    /// Which counts a key has, by different bits of its hash.
+    #[inline]
+    fn counts(self) -> [usize; 2] {
+        [index(self.0 >> 16, COUNTS), index(self.0, COUNTS)]
+    }
+
+    fn shard(self) -> usize {
+        index(self.0 >> 16, SHARDS)
+    }
+}
+
+/// The last bits of a hash, as an index into so many, which is a power of two.
+#[inline]
+fn index(hash: u64, length: usize) -> usize {
+    usize::try_from(hash & u64::from(u32::MAX)).unwrap_or_default() & length.saturating_sub(1)
 }
 
 /// Fewer than eight bytes as eight.
@@ -148,13 +164,14 @@ impl Table {
 
     #[inline]
     fn is_absent(&self, key: &str) -> bool {
-        let count = self.counts.get(Place::of(key).0 % COUNTS);
-        count.is_some_and(|count| count.load(Ordering::Acquire) == 0)
+        let [first, second] = self.counts_of(Place::of(key));
+        // Rarely does a key share the first with a member, and hardly ever both.
+        first.load(Ordering::Acquire) == 0 || second.load(Ordering::Acquire) == 0
     }
 
     fn shard(&self, place: Place) -> MutexGuard<'_, Shard> {
         let [first, ..] = &self.shards;
-        lock(self.shards.get(place.0 % SHARDS).unwrap_or(first))
+        lock(self.shards.get(place.shard()).unwrap_or(first))
     }
 
     /// Finds a member that is awake.
@@ -196,7 +213,7 @@ impl Table {
                     break (shard, key, rest);
                 }
                 None if self.reserve() => {
-                    self.count(place).fetch_add(1, Ordering::AcqRel);
+                    self.count(place);
                     break (shard, Arc::from(key), None);
                 }
                 None if made_room => return None,
@@ -229,7 +246,7 @@ impl Table {
         if shard.slots.contains_key(key) || !self.reserve() {
             return None;
         }
-        self.count(place).fetch_add(1, Ordering::AcqRel);
+        self.count(place);
         shard.slots.insert(key.into(), Slot::AtRest(rest));
         Some(())
     }
@@ -243,10 +260,27 @@ impl Table {
             .is_ok()
     }
 
-    fn count(&self, place: Place) -> &AtomicU32 {
+    #[inline]
+    fn counts_of(&self, place: Place) -> [&AtomicU32; 2] {
         // There are always counts; an empty slice is not made.
         static NONE: AtomicU32 = AtomicU32::new(0);
-        self.counts.get(place.0 % COUNTS).unwrap_or(&NONE)
+        place
+            .counts()
+            .map(|at| self.counts.get(at).unwrap_or(&NONE))
+    }
+
+    /// Counts a member, before it can be found.
+    fn count(&self, place: Place) {
+        for count in self.counts_of(place) {
+            count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Counts a member no longer, once it is gone.
+    fn uncount(&self, place: Place) {
+        for count in self.counts_of(place) {
+            count.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// Looks for a member that nobody would miss.
@@ -328,7 +362,7 @@ impl Table {
     fn forget(&self, key: &str, epoch: u64) {
         self.pass(epoch);
         self.members.fetch_sub(1, Ordering::AcqRel);
-        self.count(Place::of(key)).fetch_sub(1, Ordering::AcqRel);
+        self.uncount(Place::of(key));
     }
 
     /// Puts a member away that nobody holds; `is_idle` is asked when nobody can come to hold it any more.

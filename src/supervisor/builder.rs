@@ -82,7 +82,7 @@ impl BreakersBuilder {
         self
     }
 
-    /// Sets how many keys each [`Family`] keeps at most: those that are not closed and empty, or are held
+    /// Sets how many keys each [`Family`](crate::Family) keeps at most: those that are not closed and empty, or are held
     /// by somebody. Default: 100,000.
     pub fn max_keys(mut self, max: usize) -> Self {
         self.max_keys = max;
