@@ -180,7 +180,10 @@ impl Link {
     /// Adds a breaker, under a name that no other living one has.
     pub(crate) fn enroll(&self, name: &Arc<str>, breaker: &Addr<BreakerActor>) {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.retain(|_, member| member.upgrade().is_some_and(|member| member.connected()));
+        // Now and then, so that it does not cost each of very many a look at all others.
+        if members.len().is_power_of_two() {
+            members.retain(|_, member| member.upgrade().is_some_and(|member| member.connected()));
+        }
         members.insert(Arc::clone(name), breaker.downgrade());
     }
 
