@@ -15,6 +15,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
+use actix_circuit_breaker::message::ForceClosed;
 use actix_circuit_breaker::{
     CallError, Cause, CircuitState, Consistency, Hold, Reason, StoreEvent,
 };
@@ -35,6 +36,7 @@ macro_rules! tell_all_with {
             a_probe_whose_process_is_gone_holds_its_slot_for_its_lease,
             votes_of_a_failed_round_do_not_close_the_next,
             orders_reach_every_process,
+            an_order_that_another_was_faster_than_stands,
             a_success_elsewhere_ends_the_run,
             nothing_is_asked_while_calls_succeed_and_once_for_a_failure,
             without_the_store_each_process_is_on_its_own,
@@ -102,10 +104,18 @@ pub(crate) async fn who_comes_later_finds_the_break_and_does_not_move_it(store: 
         .unwrap()
         .circuit
         .until;
-    for _ in 0..3 {
+    for newcomer in 1..=3 {
         fleet.pass(Duration::from_secs(3));
         fleet.add();
+        let mut events = fleet.process(newcomer).events();
+        wait_until(|| fleet.process(newcomer).state() == CircuitState::Open).await;
         fleet.settle().await;
+        // It is told why, though it was not there.
+        let [event] = &events.take()[..] else {
+            panic!("one change");
+        };
+        assert_eq!(event.cause, Cause::Tripped);
+        assert_eq!(event.evidence.failures, 1);
     }
     for process in fleet.all() {
         assert_eq!(process.state(), CircuitState::Open);
@@ -244,6 +254,24 @@ pub(crate) async fn orders_reach_every_process(store: FaultyStore) {
     a.succeeds().await;
     fleet.settle().await;
     assert_eq!(fleet.states(), [CircuitState::Closed; 2]);
+}
+
+// R23: an order that meets another change on its way stands nevertheless.
+pub(crate) async fn an_order_that_another_was_faster_than_stands(store: FaultyStore) {
+    let mut fleet = Fleet::share(store, 2, count(1)).await;
+    // So that the second does not know of the first.
+    fleet.store.mute();
+    let (a, b) = (fleet.process(0), fleet.process(1));
+    a.breaker.force_open(order("a")).await.unwrap().unwrap();
+    fleet.store.settle().await;
+    let second = ForceClosed::new("b");
+    b.breaker.force_closed(second).await.unwrap().unwrap();
+    assert_eq!(b.state(), CircuitState::ForcedClosed);
+    fleet.add();
+    wait_until(|| fleet.process(2).state() == CircuitState::ForcedClosed).await;
+    let snapshot = fleet.process(2).breaker.snapshot().await.unwrap();
+    assert_eq!(snapshot.circuit.reason.as_deref(), Some("b"));
+    assert_eq!(fleet.process(1).state(), CircuitState::ForcedClosed);
 }
 
 // R17: a success anywhere ends a run of failures.
