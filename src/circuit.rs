@@ -31,6 +31,7 @@
 //! ```
 #![doc = include_str!("circuit/rules.md")]
 
+mod counting;
 mod lifetime;
 mod news;
 mod order;

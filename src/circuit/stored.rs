@@ -13,7 +13,7 @@ use super::shared::{
     Action, Answer, CallId, ProbeEnding, Sample, SharedPhase, SharedRecord, Step, View,
 };
 use super::window::{Kept, Memory, Verdict};
-use super::{Circuit, Ending, Lifetime, Permit, Record, Transition, window};
+use super::{Circuit, Ending, Lifetime, Permit, Record, Transition};
 use crate::clock::Timestamp;
 use crate::config::BreakerConfig;
 use crate::outcome::Outcome;
@@ -445,40 +445,6 @@ impl Stored {
             newest: record.newest,
             phase: SharedPhase::write(&record.phase, failures, name),
             last: self.last.clone(),
-        }
-    }
-}
-
-impl Circuit {
-    /// Counts successes that came one after another; whether they may trip is not for it to say.
-    pub(super) fn count_successes(&mut self, batch: u64, may_trip: bool, now: Timestamp) {
-        if batch == 0 {
-            return;
-        }
-        if let Some(memory) = self.record.phase.memory_mut() {
-            let verdict = memory.add_successes(batch, &self.config, now);
-            if may_trip {
-                self.act_on(verdict, now);
-            }
-        }
-    }
-
-    /// Counts one call of a closed circuit; whether it may trip is not for it to say, and a custom rule is
-    /// not asked.
-    pub(super) fn count_sample(
-        &mut self,
-        failed: bool,
-        slow: bool,
-        may_trip: bool,
-        now: Timestamp,
-    ) {
-        let sample = window::Sample { failed, slow };
-        if let Some(memory) = self.record.phase.memory_mut() {
-            memory.remember(sample, &self.config, now);
-            if may_trip {
-                let verdict = memory.judge(sample, &self.config, now);
-                self.act_on(verdict, now);
-            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A store in Redis: each step is one script there, which is all that decides.
-//! How breakers live with one that is slow or away is decided in `actor/replica.rs` and `supervisor/link.rs`.
+//! How breakers live with one that is slow or away is decided in `actor/replica.rs` and `supervisor/joining.rs`.
 
 mod changes;
 mod link;
